@@ -484,12 +484,15 @@ extern "C" {
     #[call(id = 0x0f71, internal, async, manual(server))]
     fn PhysicalRelease(memory: u64) -> CUresult;
 
-    /// Reserves addresses for the application.
+    /// Reserves addresses for the application. With a span (where it begins, and its bytes) they are to be those of `hint`, which lie in it;
+    /// drivers heed the wish for a span where they do not for a few addresses.
     #[call(id = 0x0f72, internal, sync, manual(server))]
     fn AddressReserve(
         size: u64,
         alignment: u64,
         hint: u64,
+        span: u64,
+        span_size: u64,
         #[out(device_value)] address: *mut CUdeviceptr,
     ) -> CUresult;
 
@@ -504,6 +507,17 @@ extern "C" {
     /// Takes it off again.
     #[call(id = 0x0f75, internal, sync, waits, manual(server))]
     fn PhysicalUnmap(address: CUdeviceptr, size: u64) -> CUresult;
+
+    /// Makes memory where another server's driver has it: `allocations` are pairs of a start and a size, all within a span of addresses, as
+    /// with `AddressReserve`. Each is freed as what the driver allocates is.
+    #[call(id = 0x0f76, internal, sync, manual(server))]
+    fn MemoryPlace(
+        device: CUdevice,
+        span: u64,
+        span_size: u64,
+        words: u32,
+        #[input(len = words)] allocations: *const u64,
+    ) -> CUresult;
 
     /// Maps memory of the client's own, whose descriptor was sent on the command lane's connection just before, and registers it with
     /// the driver. `area` is its number. Where nothing lies at the client's own address of it in the worker, it is mapped there too;

@@ -40,7 +40,7 @@ pub fn sessions() -> Vec<Result<Arc<Remote>, Unreachable>> {
 }
 
 /// The credentials for a server that another one wants a session to move to. What is not named here has to be known.
-fn access_to_move(server: &Address) -> Result<Access, DialError> {
+pub fn access_to_move(server: &Address) -> Result<Access, DialError> {
     let resolved = config::of_process(is_trusted())?;
     let token = resolved.settings.token_file.as_deref();
     let access = Access::from_environment(server, token.map(read_token).transpose()?)?;

@@ -7,14 +7,17 @@
 #![warn(missing_docs)]
 
 pub mod access;
+pub mod calls;
 pub mod config;
 pub mod cuda;
 pub mod dial;
 pub mod environment;
 pub mod farewell;
 mod link;
+mod links;
 mod memory;
 pub mod meter;
+mod moved;
 pub mod nvml;
 pub mod opencl;
 mod payload;

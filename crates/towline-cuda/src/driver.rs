@@ -390,6 +390,7 @@ fn from_environment() -> Result<Started, CUresult> {
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     let started = start(sessions, visible.as_deref())?;
     crate::report::watch(&started.sessions);
+    crate::moving::let_sessions_move(process(), &started.sessions);
     towline_client::cuda::listen(crate::messages::hear);
     Ok(started)
 }

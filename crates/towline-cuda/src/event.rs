@@ -37,6 +37,8 @@ struct Recording {
     position: u64,
     /// It has passed: a wait has told so, which may be before the server tells under the number.
     passed: bool,
+    /// Milliseconds between it and the recording that stands for it on the server that the session has moved to.
+    before: f32,
 }
 
 impl Recording {
@@ -83,6 +85,22 @@ impl Recorded {
         self.captured.load(Ordering::Acquire)
     }
 
+    /// Whether it tells the time of its recording.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.timed
+    }
+
+    /// The session has moved: what stands for the last recording there came so many milliseconds later.
+    pub(crate) fn moved(&self, later: f32) {
+        if let Some(recording) = &mut *lock(&self.last) {
+            recording.before += later;
+        }
+    }
+
+    fn before(&self) -> f32 {
+        lock(&self.last).map_or(0.0, |recording| recording.before)
+    }
+
     /// Whether it was ever recorded, or may have been by another process.
     pub(crate) fn is_recorded(&self) -> bool {
         self.meets_captures() || self.is_shared() || lock(&self.last).is_some()
@@ -116,6 +134,7 @@ impl Recorded {
             stream,
             position,
             passed: false,
+            before: 0.0,
         };
         if let Some(before) = lock(&self.last).replace(recording) {
             acting.session.forget(before.mark);
@@ -218,6 +237,7 @@ impl Driver {
             stream: stream.0,
             position: acting.note_mark(stream, mark),
             passed: false,
+            before: 0.0,
         };
         if let Some(before) = held.replace(recording) {
             acting.session.forget(before.mark);
@@ -262,7 +282,8 @@ impl Driver {
             hEnd: wire::EventHandle::from_raw(end),
         })?;
         let reply = wire::EventElapsedTimeV2Reply::decode(&body).map_err(|_| acting.malformed())?;
-        reply.pMilliseconds.ok_or_else(|| acting.malformed())
+        let told = reply.pMilliseconds.ok_or_else(|| acting.malformed())?;
+        Ok(told + first.before() - second.before())
     }
 
     pub(crate) fn expect_uncaptured(

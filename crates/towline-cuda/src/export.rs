@@ -29,6 +29,7 @@ pub(crate) fn guard(
     }
     prepare();
     let _call = timeline::call(name);
+    let _under_way = crate::moving::CALLS.enter();
     match std::panic::catch_unwind(AssertUnwindSafe(|| call(driver::process()))) {
         Ok(status) => {
             if status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY {

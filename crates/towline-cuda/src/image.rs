@@ -5,6 +5,7 @@ use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex};
 
 use towline_backend::cuda::*;
+use towline_client::cuda::KeptImage;
 use towline_client::raw::Vouched;
 use towline_ptx::ComputeCapability;
 use towline_ptx::fatbin;
@@ -327,6 +328,49 @@ impl Travelling<'_> {
             Self::Chosen(bytes) => bytes,
         }
     }
+}
+
+/// What is kept of an image for when its session moves: nothing but its place, where it lies in a library or the program, which stay.
+pub(crate) fn kept(
+    image: Vouched<'_, *const c_void>,
+    wrapped: bool,
+    device: Target,
+    travelling: &Travelling<'_>,
+) -> KeptImage {
+    let place = *image;
+    let address = place.expose_provenance();
+    let Some(object) = loaded_object(place) else {
+        return KeptImage::Bytes(match travelling {
+            Travelling::Whole(bytes) => Arc::new(bytes.to_vec()),
+            Travelling::Chosen(bytes) => Arc::clone(bytes),
+        });
+    };
+    KeptImage::Read(Box::new(move || {
+        let place = std::ptr::with_exposed_provenance::<c_void>(address);
+        // Another object may have been loaded there since.
+        if loaded_object(place).as_ref() != Some(&object) {
+            return None;
+        }
+        // SAFETY: the object that the image lies in is where it was, and nobody writes to images.
+        let image = unsafe { Vouched::new(place) };
+        let again = self::travelling(image, wrapped, device).ok()?;
+        Some(again.bytes().to_vec())
+    }))
+}
+
+/// The program or library that an address lies in: where it begins, and its file.
+fn loaded_object(place: *const c_void) -> Option<(usize, CString)> {
+    let mut told = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: one place for what is told.
+    let found = unsafe { libc::dladdr(place, told.as_mut_ptr()) };
+    // SAFETY: zeros are a value of it, whatever the call has written.
+    let told = unsafe { told.assume_init() };
+    if found == 0 || told.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's names are NUL-terminated, and there as long as the object.
+    let file = unsafe { std::ffi::CStr::from_ptr(told.dli_fname) };
+    Some((told.dli_fbase.addr(), file.to_owned()))
 }
 
 /// The image that starts at `start`: the entry of a container that the device uses, or the whole.

@@ -59,6 +59,7 @@ mod memory;
 mod messages;
 mod mirror;
 mod module;
+mod moving;
 mod occupancy;
 mod old_launch;
 mod operations;

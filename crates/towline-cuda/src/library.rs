@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::cuda::KeptImage;
 use towline_client::raw::Vouched;
 use towline_ptx::ComputeCapability;
 
@@ -56,7 +57,7 @@ impl Elsewhere {
 }
 
 /// What a device loads.
-fn target(device: &Device, machine_code: bool) -> Target {
+pub(crate) fn target(device: &Device, machine_code: bool) -> Target {
     let of = |attribute| device.attribute(attribute) as u32;
     Target {
         capability: ComputeCapability::new(
@@ -84,6 +85,8 @@ impl Driver {
         let device = self.target(&acting)?;
         let travelling = image::travelling(start, true, device)?;
         let mut image = self.send_library(&acting, &travelling, device, options)?;
+        let kept = image::kept(start, true, device, &travelling);
+        acting.session.keep_image(image.number, kept);
         image.elsewhere = self.elsewhere(start, acting.context.session, options)?;
         let library = wire::LibraryHandle(image.number);
         write(&self.functions).insert(&Arc::new(image));
@@ -205,6 +208,8 @@ impl Driver {
         let (_, bytes) = kept.ok_or(CUDA_ERROR_NO_BINARY_FOR_GPU)?;
         let travelling = Travelling::Chosen(Arc::clone(bytes));
         let sent = self.send_library(acting, &travelling, wanted, &elsewhere.options)?;
+        let kept = KeptImage::Bytes(Arc::clone(bytes));
+        acting.session.keep_image(sent.number, kept);
         Ok(place.get_or_init(|| Copy::new(image, sent)))
     }
 

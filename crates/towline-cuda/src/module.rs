@@ -71,6 +71,8 @@ impl Driver {
         let facts = Arc::new(facts(&acting, &answer, reply.facts)?);
         let (context, session) = (acting.context.number, acting.context.session);
         self.check_stated(&layout, &facts, session)?;
+        let kept = image::kept(start, wrapped, device, &travelling);
+        acting.session.keep_image(module.0, kept);
         let image = Image::new(module.0, context, session, first, facts, layout);
         write(&self.functions).insert(&Arc::new(image));
         Ok(module.to_raw())

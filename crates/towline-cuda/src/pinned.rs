@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use towline_backend::cuda::*;
-use towline_client::cuda::SharedHost;
+use towline_client::cuda::{MovedTo, RebuildError, SharedHost};
 
 use crate::context::Context;
 use crate::driver::{Acting, Driver, lock, read, write};
@@ -106,6 +106,24 @@ impl Pin {
 }
 
 impl Driver {
+    /// Shares all pinned memory of a session with the worker that it moves to.
+    pub(crate) fn share_pins_again(
+        &self,
+        session: u8,
+        there: &MovedTo<'_>,
+    ) -> Result<(), RebuildError> {
+        let pins = read(&self.pins.all);
+        for pin in pins.values().filter(|pin| pin.session == session) {
+            if !there.shares_memory() {
+                return Err(RebuildError::Unmovable(
+                    "it has pinned memory that its server shares, and the other one is not on this host",
+                ));
+            }
+            there.share(&pin.host)?;
+        }
+        Ok(())
+    }
+
     /// Pinned memory that the context's server shares, and that kernels reach if they must; `None` where it is elsewhere, or can share none
     /// such.
     pub(crate) fn share_host(

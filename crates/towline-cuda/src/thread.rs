@@ -45,6 +45,7 @@ impl Drop for End {
             let thread = unsafe { Box::from_raw(thread.cast_mut()) };
             let streams = thread.own_streams.into_inner();
             if !streams.is_empty() {
+                let _under_way = crate::moving::CALLS.enter();
                 crate::driver::process().end_own_streams(&streams);
             }
         }

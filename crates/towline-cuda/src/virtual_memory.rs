@@ -133,6 +133,8 @@ impl Driver {
                     size: size as u64,
                     alignment: alignment as u64,
                     hint,
+                    span: 0,
+                    span_size: 0,
                 },
             )?;
             let reply = wire::AddressReserveReply::decode(&body).map_err(|_| acting.malformed())?;

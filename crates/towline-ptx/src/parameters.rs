@@ -123,6 +123,39 @@ impl Code<'_> {
     }
 }
 
+impl Code<'_> {
+    /// The names of all its variables, and whether the first contents of each may have addresses in them, which loading puts there.
+    pub fn variables(&self) -> Result<Vec<(Vec<u8>, bool)>, Error> {
+        match self {
+            Self::Cubin(bytes) => cubin::variables(&Elf::parse(bytes)?),
+            Self::Text(bytes) => variables_of_text(bytes),
+        }
+    }
+
+    /// Whether its kernels allocate from the device's heap.
+    pub fn uses_heap(&self) -> Result<bool, Error> {
+        const NAME: &[u8] = b"malloc";
+        match self {
+            Self::Cubin(bytes) => cubin::uses_heap(&Elf::parse(bytes)?),
+            Self::Text(bytes) => Ok(bytes.windows(NAME.len()).any(|part| part == NAME)),
+        }
+    }
+}
+
+fn variables_of_text(bytes: &[u8]) -> Result<Vec<(Vec<u8>, bool)>, Error> {
+    let end = bytes.iter().position(|&byte| byte == 0);
+    let text = ptx::text(bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default())?;
+    let modules = ptx::heads(text)?;
+    let variables = modules.iter().flat_map(|module| module.variables());
+    Ok(variables
+        .map(|variable| {
+            let first = variable.initializer.as_ref();
+            let has_addresses = first.is_some_and(ptx::ast::Expression::has_names);
+            (variable.name.as_bytes().to_vec(), has_addresses)
+        })
+        .collect())
+}
+
 fn managed_of_text(bytes: &[u8]) -> Result<HashSet<Vec<u8>>, Error> {
     const MARK: &[u8] = b".managed";
     // Most have none.

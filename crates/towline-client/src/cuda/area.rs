@@ -46,7 +46,7 @@ impl Session {
             self.settle_reads(range.start, range.len())?;
         }
         let payload = self.mint(PAYLOAD_TAG);
-        self.link.expect_grants(payload, memory)?;
+        self.link().expect_grants(payload, memory)?;
         Ok(payload)
     }
 

@@ -11,11 +11,14 @@
 
 mod area;
 mod measure;
+mod moving;
+mod recipe;
 mod shared;
 mod staging;
 mod transfer;
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +33,7 @@ use towline_wire::cuda::snapshot::Snapshot;
 use crate::access::Access;
 use crate::dial::{DialError, dial};
 use crate::link::{Link, Vocabulary};
+use crate::links::Links;
 use crate::memory::HostBox;
 use crate::meter::Meter;
 use crate::peer::Control;
@@ -39,8 +43,11 @@ use crate::tuning::tuning;
 use staging::Staging;
 use transfer::HeldRead;
 
+pub use crate::moved::RebuildError;
 pub use area::HostArea;
 pub use measure::Bandwidth;
+pub use moving::{MovedTo, Owner, Variable};
+pub use recipe::KeptImage;
 pub use shared::SharedHost;
 pub use transfer::{DeviceBox, HostRows};
 
@@ -135,9 +142,12 @@ pub struct Answer {
 }
 
 /// One server's devices through one session.
+/// The session may move to another server ([`Session::let_move`]); what it is made of keeps its numbers and addresses.
 pub struct Session {
-    link: Arc<Link>,
-    _control: Option<Arc<Control>>,
+    links: Links,
+    /// The link was taken over by another session: ending it is not this one's business any more.
+    given_up: AtomicBool,
+    recipes: recipe::Recipes,
     snapshot: Snapshot,
     posting: Mutex<Posting>,
     staging: Arc<Staging>,
@@ -165,9 +175,6 @@ impl Session {
     pub fn connect_as(address: &Address, access: &Access) -> Result<Self, DialError> {
         let dialled = dial(address, access, Purpose::CudaSession, CUDA)?;
         let snapshot = decode(dialled.link.name(), &dialled.snapshot)?;
-        dialled
-            .control
-            .let_move(|_, _| Err("its program uses CUDA, whose sessions cannot move yet".into()));
         Ok(Self::over(dialled.link, Some(dialled.control), snapshot))
     }
 
@@ -185,16 +192,23 @@ impl Session {
         Ok(Self::over(link, None, snapshot))
     }
 
+    /// The lanes that the session has now.
+    #[inline]
+    fn link(&self) -> &Arc<Link> {
+        &self.links.last().link
+    }
+
     /// As with a control connection: when a lane breaks, the server has a moment to say why on another way. For tests of sessions
     /// without one.
     pub fn expect_explanation(&self) {
-        self.link.expect_explanation();
+        self.link().expect_explanation();
     }
 
     fn over(link: Arc<Link>, control: Option<Arc<Control>>, snapshot: Snapshot) -> Self {
         Self {
-            link,
-            _control: control,
+            links: Links::new(link, control),
+            given_up: AtomicBool::new(false),
+            recipes: recipe::Recipes::default(),
             snapshot,
             posting: Mutex::default(),
             staging: Arc::default(),
@@ -232,7 +246,7 @@ impl Session {
 
     /// Has every number that is minted from now on tell that it is of the process's session `index`. Before the first is minted.
     pub fn number_as(&self, index: u8) {
-        self.link
+        self.link()
             .count_from((u64::from(index) << SESSION_SHIFT) | Link::FIRST_NUMBER);
     }
 
@@ -248,33 +262,33 @@ impl Session {
 
     /// The server.
     pub fn server(&self) -> &str {
-        self.link.name()
+        self.link().name()
     }
 
     /// What the session has done so far.
     pub fn meter(&self) -> &Meter {
-        &self.link.meter
+        &self.link().meter
     }
 
     /// Why the session is over, when it is.
     pub fn lost(&self) -> Option<&str> {
-        self.link.lost()
+        self.link().lost()
     }
 
     /// What every call answers from now on, if something has ended the session or the device's work for it.
     pub fn broken(&self) -> Option<i32> {
-        let lost = || self.lost().map(|_| self.link.lost_status());
+        let lost = || self.lost().map(|_| self.link().lost_status());
         self.healthy().err().or_else(lost)
     }
 
     /// A new number of a handle of the kind `tag`.
     pub fn mint(&self, tag: u8) -> u64 {
-        self.link.mint(tag)
+        self.link().mint(tag)
     }
 
     /// The first of `count` numbers of the kind `tag` in a row.
     pub fn mint_many(&self, tag: u8, count: u64) -> u64 {
-        self.link.mint_many(tag, count)
+        self.link().mint_many(tag, count)
     }
 
     /// Posts a request, one way.
@@ -283,7 +297,11 @@ impl Session {
         self.healthy()?;
         let mut posting = self.posting();
         self.post_held(&mut posting)?;
-        self.post_as(&mut posting, actor, request)
+        self.post_as(&mut posting, actor, request)?;
+        if const { recipe::is_noted(R::ID) } {
+            self.recipes.note(actor.context, request, None);
+        }
+        Ok(())
     }
 
     #[inline]
@@ -294,21 +312,21 @@ impl Session {
         request: &R,
     ) -> Result<(), i32> {
         if posting.actor == Some(actor) {
-            return self.link.post(request).map(|_| ());
+            return self.link().post(request).map(|_| ());
         }
         let act = act(actor);
-        let number = self.link.post_batch(|batch| {
+        let number = self.link().post_batch(|batch| {
             batch.post(wire::Act::ID, |out| wire::Message::encode(&act, out));
             batch.post(R::ID, |out| request.encode(out))
         })?;
         posting.actor = Some(actor);
-        self.link.numbered(number).map(|_| ())
+        self.link().numbered(number).map(|_| ())
     }
 
     /// Has what is posted next be in the name of `actor`.
     fn act_as(&self, posting: &mut Posting, actor: Actor) -> Result<(), i32> {
         if posting.actor != Some(actor) {
-            self.link.post(&act(actor))?;
+            self.link().post(&act(actor))?;
             posting.actor = Some(actor);
         }
         Ok(())
@@ -316,8 +334,13 @@ impl Session {
 
     /// Posts a request that needs neither thread nor context.
     pub fn post_plain<'a, R: Request<'a>>(&self, request: &R) -> Result<(), i32> {
-        self.post_held(&mut self.posting())?;
-        self.link.post(request).map(|_| ())
+        let mut posting = self.posting();
+        self.post_held(&mut posting)?;
+        self.link().post(request)?;
+        if const { recipe::is_noted(R::ID) } {
+            self.recipes.note(0, request, None);
+        }
+        Ok(())
     }
 
     /// Sends a request and waits for its answer on behalf of `call`: the reply's body, or the driver's status.
@@ -388,21 +411,55 @@ impl Session {
             let mut posting = self.posting();
             self.post_held(&mut posting)?;
             self.act_as(&mut posting, actor)?;
-            self.link.ask_only_behind(request, |state| match behind {
+            self.link().ask_only_behind(request, |state| match behind {
                 None => Covered::new(),
                 Some(Behind::Context) => state.reads_in(actor.context),
                 Some(Behind::Mark(mark)) => state.reads_before(mark),
                 Some(Behind::Stream(stream)) => self.reads_of(state, actor, stream),
             })?
         };
-        self.link.meter.requested();
-        let reply = self.link.wait_reply(number, actor.patience());
-        self.link.meter.waited(call, started.elapsed());
+        self.link().meter.requested();
+        let reply = self.link().wait_reply(number, actor.patience());
+        self.link().meter.waited(call, started.elapsed());
         let reply = reply?;
+        if const { recipe::is_noted(R::ID) } && reply.status == 0 {
+            let told = Some(reply.body.as_slice());
+            self.recipes.note(actor.context, request, told);
+        }
         Ok(Answer {
             status: reply.status,
             body: reply.body,
         })
+    }
+
+    /// Posts a request as it was encoded.
+    fn post_raw(&self, actor: Actor, id: u16, body: &[u8]) -> Result<(), i32> {
+        let mut posting = self.posting();
+        self.act_as(&mut posting, actor)?;
+        let number = self
+            .link()
+            .post_batch(|batch| batch.post(id, |out| out.extend_from_slice(body)))?;
+        self.link().numbered(number).map(|_| ())
+    }
+
+    /// Asks what was encoded.
+    fn ask_raw(&self, actor: Actor, id: u16, body: &[u8]) -> Result<Answer, i32> {
+        let number = {
+            let mut posting = self.posting();
+            self.act_as(&mut posting, actor)?;
+            self.link()
+                .ask_encoded(id, |out| out.extend_from_slice(body))?
+        };
+        let reply = self.link().wait_reply(number, actor.patience())?;
+        Ok(Answer {
+            status: reply.status,
+            body: reply.body,
+        })
+    }
+
+    /// Keeps the device code of a module or library, for when the session moves.
+    pub fn keep_image(&self, object: u64, image: KeptImage) {
+        self.recipes.keep_image(object, image);
     }
 
     /// Answers to questions that are not the application's, and not counted as its waits. All are sent before the first is waited for.
@@ -416,11 +473,11 @@ impl Session {
             .healthy()
             .and_then(|()| self.post_held(&mut posting))
             .and_then(|()| self.act_as(&mut posting, actor));
-        let ask = |request| ready.and_then(|()| self.link.ask_only(request));
+        let ask = |request| ready.and_then(|()| self.link().ask_only(request));
         let asked: Vec<_> = requests.iter().map(ask).collect();
         drop(posting);
         let answer = |number: Result<u64, i32>| {
-            let reply = self.link.wait_reply(number?, actor.patience())?;
+            let reply = self.link().wait_reply(number?, actor.patience())?;
             Ok(Answer {
                 status: reply.status,
                 body: reply.body,
@@ -432,7 +489,7 @@ impl Session {
     /// What the server may know an image by; zeros for one that is sent sooner than named.
     pub fn image_digest(&self, image: &[u8]) -> [u8; 32] {
         // Within a host copying takes less time than hashing.
-        if image.len() < NAMED_IMAGE || self.shares_memory() || !self.link.payload.exists() {
+        if image.len() < NAMED_IMAGE || self.shares_memory() || !self.link().payload.exists() {
             return [0; 32];
         }
         Sha256::digest(image).into()
@@ -454,18 +511,18 @@ impl Session {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
         let unnamed = *digest == [0; 32];
-        if unnamed && image.len() <= INLINE_IMAGE || !self.link.payload.exists() {
+        if unnamed && image.len() <= INLINE_IMAGE || !self.link().payload.exists() {
             return ask(Some(image), 0);
         }
         self.healthy()?;
         let payload = self.mint(PAYLOAD_TAG);
         let source = HostBox::linear(image.as_ptr(), image.len());
-        self.link.expect_grants(payload, source)?;
+        self.link().expect_grants(payload, source)?;
         let answer = ask(None, payload);
         // What was granted has left, or leaves; what was not granted is not wanted.
-        self.link.state().ungranted(payload);
-        self.link.notify();
-        self.link.wait_write(payload);
+        self.link().state().ungranted(payload);
+        self.link().notify();
+        self.link().wait_write(payload);
         answer
     }
 
@@ -476,13 +533,13 @@ impl Session {
 
     /// An answer that cannot be true ends the session, for this reason.
     pub fn disbelieve(&self, reason: String) -> i32 {
-        self.link.fail(reason);
+        self.link().fail(reason);
         CUDA.lost
     }
 
     /// The first failure of a posted request on `stream`, or on any; it is told once.
     pub fn take_failure(&self, stream: Option<u64>) -> Option<i32> {
-        let mut state = self.link.state();
+        let mut state = self.link().state();
         let is_ours = |queue: &u64| match stream {
             Some(stream) => *queue == stream || *queue == 0,
             None => (*queue >> 40) as u8 != PAYLOAD_TAG,
@@ -493,13 +550,13 @@ impl Session {
 
     /// Notes a failure of something on `stream` that this side found.
     pub fn note_failure(&self, stream: u64, status: i32) {
-        self.link.state().failures.entry(stream).or_insert(status);
+        self.link().state().failures.entry(stream).or_insert(status);
     }
 
     /// A number for something that the server will tell the end of.
     pub fn mark(&self) -> u64 {
         let mark = self.mint(MARK_TAG);
-        self.link.state().events.insert(mark, Event::default());
+        self.link().state().events.insert(mark, Event::default());
         mark
     }
 
@@ -507,7 +564,7 @@ impl Session {
     pub fn mark_behind(&self, actor: Actor, stream: u64) -> Result<u64, i32> {
         self.post_held(&mut self.posting())?;
         let mark = self.mint(MARK_TAG);
-        let mut state = self.link.state();
+        let mut state = self.link().state();
         let event = Event {
             covered: self.reads_of(&state, actor, stream),
             ..Event::default()
@@ -529,7 +586,7 @@ impl Session {
         due: impl FnOnce(i32) + Send + 'static,
     ) -> Result<u64, i32> {
         self.post_held(&mut self.posting())?;
-        let covered = self.reads_of(&self.link.state(), actor, stream);
+        let covered = self.reads_of(&self.link().state(), actor, stream);
         Ok(self.mark_covering(covered, Box::new(due)))
     }
 
@@ -541,20 +598,20 @@ impl Session {
             covered,
             ..Event::default()
         };
-        self.link.state().events.insert(mark, event);
-        self.link.raise_interest();
+        self.link().state().events.insert(mark, event);
+        self.link().raise_interest();
         mark
     }
 
     /// Has `due` called when a mark ends, now where it has; it must not wait.
     pub fn when_ended(&self, mark: u64, due: impl FnOnce(i32) + Send + 'static) {
-        let mut state = self.link.state();
+        let mut state = self.link().state();
         let status = match state.events.get_mut(&mark) {
             Some(event) => match event.status {
                 None => {
                     event.callbacks.push(Box::new(due));
                     drop(state);
-                    self.link.raise_interest();
+                    self.link().raise_interest();
                     return;
                 }
                 Some(status) => status,
@@ -571,15 +628,15 @@ impl Session {
         if let Some(status) = self.known_end(mark) {
             return Some(status);
         }
-        self.link.poll();
-        match self.link.lost() {
-            Some(_) => Some(self.link.lost_status()),
+        self.link().poll();
+        match self.link().lost() {
+            Some(_) => Some(self.link().lost_status()),
             None => self.known_end(mark),
         }
     }
 
     fn known_end(&self, mark: u64) -> Option<i32> {
-        match self.link.state().events.get(&mark) {
+        match self.link().state().events.get(&mark) {
             Some(event) => event.status,
             None => Some(0),
         }
@@ -587,7 +644,7 @@ impl Session {
 
     /// Nobody will ask for a mark any more.
     pub fn forget(&self, mark: u64) {
-        let mut state = self.link.state();
+        let mut state = self.link().state();
         match state.events.get_mut(&mark) {
             Some(event) if event.status.is_none() => event.released = true,
             Some(_) => drop(state.events.remove(&mark)),
@@ -597,20 +654,20 @@ impl Session {
 
     /// Says goodbye at the process's end, see [`crate::farewell`]; what is still called may find the session lost.
     pub fn leave(&self) {
-        self.link.leave(&wire::Goodbye { reason: 0 });
+        self.link().leave(&wire::Goodbye { reason: 0 });
     }
 
     /// Ends the session in good order; later calls find it lost.
     pub fn close(&self) {
-        if self.link.lost().is_none() {
-            let _ = self.link.post(&wire::Goodbye { reason: 0 });
-            self.link.flush();
+        if self.link().lost().is_none() {
+            let _ = self.link().post(&wire::Goodbye { reason: 0 });
+            self.link().flush();
         }
-        self.link.end("the client closed the session".into());
+        self.link().end("the client closed the session".into());
     }
 
     fn healthy(&self) -> Result<(), i32> {
-        match self.link.fault() {
+        match self.link().fault() {
             0 => Ok(()),
             fault => Err(fault),
         }
@@ -623,7 +680,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.close();
+        if !self.given_up.load(Ordering::Relaxed) {
+            self.close();
+        }
     }
 }
 
@@ -684,10 +743,10 @@ mod tests {
                 place: actor.place(stream),
                 covered: Covered::new(),
             };
-            session.link.state().reads.insert(payload, read);
+            session.link().state().reads.insert(payload, read);
         }
         let covered = |stream| {
-            let mut reads = session.reads_of(&session.link.state(), actor, stream);
+            let mut reads = session.reads_of(&session.link().state(), actor, stream);
             reads.sort_unstable();
             reads.to_vec()
         };

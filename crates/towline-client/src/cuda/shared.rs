@@ -5,6 +5,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::Message as _;
 use towline_transport::shared_memory::SharedMemory;
 
+use super::moving::RebuildError;
 use super::{AREA_TAG, Actor, Session};
 
 /// Pages, of which shared memory consists.
@@ -44,7 +45,7 @@ impl SharedHost {
 impl Session {
     /// Whether the server is on this host, and takes memory to share.
     pub fn shares_memory(&self) -> bool {
-        self.link.shares_memory()
+        self.link().shares_memory()
     }
 
     /// Makes memory that the server's driver can copy from and to by itself, at the address `wish` where nothing lies there. One round
@@ -81,12 +82,12 @@ impl Session {
             self.post_held(&mut posting)?;
             self.act_as(&mut posting, actor)?;
             // Descriptors and the requests that speak of them have the same order.
-            self.link.send_descriptor(memory.descriptor())?;
-            self.link.ask_only(&request)?
+            self.link().send_descriptor(memory.descriptor())?;
+            self.link().ask_only(&request)?
         };
-        self.link.meter.requested();
-        let reply = self.link.wait_reply(asked, actor.patience());
-        self.link.meter.waited(call, started.elapsed());
+        self.link().meter.requested();
+        let reply = self.link().wait_reply(asked, actor.patience());
+        self.link().meter.waited(call, started.elapsed());
         let reply = reply?;
         if reply.status != 0 {
             return Err(reply.status);
@@ -97,6 +98,38 @@ impl Session {
             number,
             memory,
         })
+    }
+
+    /// Shares what another worker has with this one too, as it is there.
+    pub(super) fn share_again(&self, shared: &SharedHost) -> Result<(), RebuildError> {
+        let start = shared.start().addr() as u64;
+        let request = wire::ShareHost {
+            area: shared.number,
+            size: shared.memory.len() as u64,
+            address: if shared.reached { start } else { 0 },
+        };
+        let asked = {
+            let mut posting = self.posting();
+            self.act_as(&mut posting, super::Actor::default())
+                .and_then(|()| self.link().send_descriptor(shared.memory.descriptor()))
+                .and_then(|()| self.link().ask_only(&request))
+        };
+        let what = "memory to share";
+        let reply =
+            asked.and_then(|asked| self.link().wait_reply(asked, std::time::Duration::ZERO));
+        let reply = reply.map_err(|status| self.refused(what, status))?;
+        if reply.status != 0 {
+            return Err(self.refused(what, reply.status));
+        }
+        let told = wire::ShareHostReply::decode(&reply.body).ok();
+        let device = told.and_then(|told| told.device).unwrap_or(0);
+        match shared.reached && device != start {
+            true => Err(RebuildError::Taken {
+                server: self.server().into(),
+                address: start,
+            }),
+            false => Ok(()),
+        }
     }
 
     /// Has the server let go of it, behind what was posted before. The application's side of it may go at once.

@@ -77,6 +77,12 @@ impl Staging {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has another session's blocks from now on; its own are of no use any more.
+    pub(super) fn take_over(&self, other: &Self) {
+        let theirs = std::mem::take(&mut *other.lock());
+        *self.lock() = theirs;
+    }
+
     /// Whether a short read may have a block: a program that makes few does not need one for them.
     fn wants_short_read(&self) -> bool {
         let mut state = self.lock();
@@ -140,8 +146,8 @@ impl Session {
                 if busy == 0 {
                     return Ok(next);
                 }
-                self.link.flush();
-                self.link
+                self.link().flush();
+                self.link()
                     .wait_for(|_| (under_way.load(Ordering::Acquire) < busy).then_some(()))?;
                 continue;
             };
@@ -168,8 +174,8 @@ impl Session {
             });
             if let Err(status) = self.post(actor, &wire::WriteShared { done, ..request }) {
                 // Nothing was posted, so nothing will be told.
-                if self.link.state().events.remove(&done).is_some() {
-                    self.link.lower_interest();
+                if self.link().state().events.remove(&done).is_some() {
+                    self.link().lower_interest();
                 }
                 return Err(status);
             }
@@ -336,9 +342,9 @@ impl Session {
             let (Some(piece), Some(block)) = (pieces.pop_front(), blocks.front()) else {
                 break;
             };
-            self.link.flush();
+            self.link().flush();
             let done = piece.done;
-            let ended = self.link.wait_told(|state| {
+            let ended = self.link().wait_told(|state| {
                 let event = state.events.get(&done);
                 event.map_or(Some(0), |event| event.status)
             });

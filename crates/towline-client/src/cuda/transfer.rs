@@ -136,7 +136,7 @@ impl Session {
         let payload = self.mint(PAYLOAD_TAG);
         self.healthy()?;
         let whole = HostBox::linear(source.start(), size);
-        self.link.expect_grants(payload, whole)?;
+        self.link().expect_grants(payload, whole)?;
         let posted = self.post(
             actor,
             &wire::WriteBulk {
@@ -183,7 +183,7 @@ impl Session {
             let to = target.start();
             // SAFETY: the contract of `HostPtr`.
             let left = unsafe { self.read_staged(actor, call, stream, address, to, size) };
-            self.link.meter.waited(call, started.elapsed());
+            self.link().meter.waited(call, started.elapsed());
             for (start, length) in left? {
                 let (address, target) = (address.wrapping_add(start as u64), target.offset(start));
                 self.read_sent(actor, call, stream, address, target, length, wait)?;
@@ -327,7 +327,7 @@ impl Session {
         }
         let payload = self.mint(PAYLOAD_TAG);
         self.healthy()?;
-        self.link.expect_grants(payload, area)?;
+        self.link().expect_grants(payload, area)?;
         let posted = match linear {
             Some(address) => self.post(
                 actor,
@@ -402,10 +402,10 @@ impl Session {
 
     /// Whether so much data goes with its request: it is small, and the server has room.
     fn travels_inline(&self, size: usize) -> bool {
-        let small = size <= tuning().inline_bytes || !self.link.payload.exists();
+        let small = size <= tuning().inline_bytes || !self.link().payload.exists();
         small
             && self
-                .link
+                .link()
                 .state()
                 .take_inline(size as u64, INLINE_CREDIT.max(size as u64))
     }
@@ -419,19 +419,19 @@ impl Session {
         wait: bool,
     ) -> Result<(), i32> {
         if let Err(status) = posted {
-            self.link.state().ungranted(payload);
-            self.link.notify();
+            self.link().state().ungranted(payload);
+            self.link().notify();
             return Err(status);
         }
         if !wait {
             return Ok(());
         }
         let started = std::time::Instant::now();
-        self.link.flush();
-        self.link.wait_write(payload);
-        self.link.meter.waited(call, started.elapsed());
-        match self.link.lost() {
-            Some(_) => Err(self.link.lost_status()),
+        self.link().flush();
+        self.link().wait_write(payload);
+        self.link().meter.waited(call, started.elapsed());
+        match self.link().lost() {
+            Some(_) => Err(self.link().lost_status()),
             None => self.healthy(),
         }
     }
@@ -445,7 +445,7 @@ impl Session {
         wait: bool,
     ) -> u64 {
         let payload = self.mint(PAYLOAD_TAG);
-        let mut state = self.link.state();
+        let mut state = self.link().state();
         let read = Read {
             target,
             landing: Landing::new(target.size() as u64),
@@ -465,7 +465,7 @@ impl Session {
         state.reads.insert(payload, read);
         drop(state);
         if !wait {
-            self.link.raise_interest();
+            self.link().raise_interest();
         }
         payload
     }
@@ -480,20 +480,20 @@ impl Session {
         patience: Option<Duration>,
     ) -> Result<(), i32> {
         if let Err(status) = posted {
-            self.link.state().withdraw(payload);
-            self.link.notify();
+            self.link().state().withdraw(payload);
+            self.link().notify();
             return Err(status);
         }
         let Some(patience) = patience else {
             return Ok(());
         };
         let started = std::time::Instant::now();
-        self.link.flush();
+        self.link().flush();
         let outcome = match size <= INLINE_READ {
-            true => self.link.wait_data(payload, patience),
-            false => self.link.wait_read(payload),
+            true => self.link().wait_data(payload, patience),
+            false => self.link().wait_read(payload),
         };
-        self.link.meter.waited(call, started.elapsed());
+        self.link().meter.waited(call, started.elapsed());
         outcome.and_then(|()| self.healthy())
     }
 
@@ -509,11 +509,11 @@ impl Session {
 
     /// Waits until something that is under way is so no more.
     fn settled(&self, is_moving: impl Fn(&crate::state::State) -> bool) -> Result<(), i32> {
-        if !is_moving(&self.link.state()) {
+        if !is_moving(&self.link().state()) {
             return Ok(());
         }
-        self.link.flush();
-        self.link
+        self.link().flush();
+        self.link()
             .wait_for(|state| (!is_moving(state)).then_some(()))
     }
 }

@@ -144,6 +144,24 @@ impl Link {
         request: &R,
         covered: impl FnOnce(&State) -> Covered,
     ) -> Result<u64, i32> {
+        self.ask_for(R::ID, |out| request.encode(out), covered)
+    }
+
+    /// As [`Self::ask_only`], of what `encode` writes.
+    pub(crate) fn ask_encoded(
+        &self,
+        id: u16,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<u64, i32> {
+        self.ask_for(id, encode, |_| Covered::new())
+    }
+
+    fn ask_for(
+        &self,
+        id: u16,
+        encode: impl FnOnce(&mut Vec<u8>),
+        covered: impl FnOnce(&State) -> Covered,
+    ) -> Result<u64, i32> {
         if self.lost.get().is_some() {
             return Err(self.lost_status());
         }
@@ -153,7 +171,7 @@ impl Link {
             if state.replies.len() >= ASK_LIMIT {
                 return Err(self.vocabulary.unposted);
             }
-            let (number, _) = self.outbox.post(R::ID, |out| request.encode(out));
+            let (number, _) = self.outbox.post(id, encode);
             let number = self.numbered(number)?;
             let covered = covered(&state);
             state.replies.insert(number, Slot::Asked(covered));

@@ -5,7 +5,6 @@
     reason = "generated code is the same for every width of scalar"
 )]
 
-mod calls;
 mod device;
 mod event;
 
@@ -25,7 +24,7 @@ mod transfer;
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
@@ -35,15 +34,14 @@ use towline_wire::facts::Facts;
 use towline_wire::snapshot::Snapshot;
 
 use crate::access::Access;
+use crate::calls::{Call, Calls};
 use crate::dial::{DialError, dial};
 use crate::link::Link;
+use crate::links::Links;
 use crate::meter::Meter;
-use crate::peer::Control;
 use crate::state::{Covered, Event};
 
-use calls::{Call, Calls};
-
-pub use rebuild::RebuildError;
+pub use crate::moved::RebuildError;
 
 include!(concat!(env!("OUT_DIR"), "/opencl_remote.rs"));
 
@@ -72,33 +70,6 @@ pub struct Remote {
     images: Mutex<HashMap<u64, image::Image>>,
     svm: Mutex<svm::Regions>,
     answers: Mutex<HashMap<(u64, u32), Vec<u8>>>,
-}
-
-/// The link of a session, and behind it one for each time that the session moved. Only the last is alive.
-struct Links {
-    link: Arc<Link>,
-    /// What is asked of its supervisor; `None` for a session without one.
-    control: Option<Arc<Control>>,
-    next: OnceLock<Box<Links>>,
-}
-
-impl Links {
-    fn new(link: Arc<Link>, control: Option<Arc<Control>>) -> Self {
-        Self {
-            link,
-            control,
-            next: OnceLock::new(),
-        }
-    }
-
-    #[inline]
-    fn last(&self) -> &Self {
-        let mut at = self;
-        while let Some(next) = at.next.get() {
-            at = next;
-        }
-        at
-    }
 }
 
 /// What is known of a program.

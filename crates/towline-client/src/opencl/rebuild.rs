@@ -39,55 +39,6 @@ const TIMES: [cl_profiling_info; 5] = [
     CL_PROFILING_COMMAND_COMPLETE,
 ];
 
-/// Why a session stayed where it was.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RebuildError {
-    /// Something is still going on.
-    #[error("the session is not idle: {0}")]
-    Busy(&'static str),
-    /// The other server has no such device.
-    #[error(
-        "{server} has no device to stand for {device}: its {query} is {theirs}, and should be {ours}"
-    )]
-    Device {
-        /// The other server.
-        server: String,
-        /// The device's name here.
-        device: String,
-        /// What differs.
-        query: &'static str,
-        /// The answer here.
-        ours: String,
-        /// The answer of the device there that comes closest, or "no device".
-        theirs: String,
-    },
-    /// A session has ended: this one or the new one.
-    #[error("the session with {server} has ended: {reason}")]
-    Lost {
-        /// Its server.
-        server: String,
-        /// Why.
-        reason: String,
-    },
-    /// A server refused something.
-    #[error("{server} refused {what} ({status})")]
-    Refused {
-        /// The server.
-        server: String,
-        /// What was asked of it.
-        what: &'static str,
-        /// Its answer, by name where it has one.
-        status: String,
-    },
-    /// It cannot be made again elsewhere.
-    #[error("the session cannot move: {0}")]
-    Unmovable(&'static str),
-    /// The session given to take its place was used before.
-    #[error("the session with {0} is not new")]
-    Used(String),
-}
-
 impl Remote {
     /// Makes the session again on the server of `fresh`, a session that has just begun: later calls go there, every handle stays
     /// valid, and the session so far ends. Commands that are still running get `patience` to end. In case of an error nothing has
@@ -132,7 +83,7 @@ impl Remote {
         self.move_contents(&fresh)?;
         fresh.accepted()?;
         self.alive(&link)?;
-        self.take_over(&link, fresh, times);
+        self.take_over(fresh, times);
         drop(alone);
         log::info!(
             "the session with {} moved to {}: {:.3} s until calls paused, and {:.3} s more until they went on",
@@ -478,32 +429,14 @@ impl Remote {
     }
 
     /// Calls go to the other server from now on. Nothing here can fail.
-    fn take_over(&self, link: &Arc<Link>, fresh: Remote, times: EventTimes) {
+    fn take_over(&self, fresh: Remote, times: EventTimes) {
         let new = Arc::clone(fresh.link());
-        let waiting = {
-            let (mut old, mut next) = (link.state(), new.state());
-            next.events = std::mem::take(&mut old.events);
-            next.failures = std::mem::take(&mut old.failures);
-            next.events
-                .values()
-                .map(|event| event.callbacks.len())
-                .sum::<usize>()
-        };
-        for _ in 0..waiting {
-            new.raise_interest();
-        }
-        new.meter.add(&link.meter);
         *lock(&self.times) = times;
         let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
         kernels.values().for_each(|kernel| lock(kernel).settled());
         // The other session's numbers are above ours already: both count on from one place.
         fresh.given_up.store(true, Ordering::Relaxed);
-        let control = fresh.control().cloned();
-        let _ = self
-            .links
-            .last()
-            .next
-            .set(Box::new(Links::new(new, control)));
+        self.links.go_on(new, fresh.control().cloned());
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use smallvec::SmallVec;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_client::cuda::HostArea;
+use towline_client::cuda::{HostArea, MovedTo, RebuildError};
 use towline_wire::cuda::graph as described;
 
 use super::model::{Content, Deed, Flat, HostRows, Step, WHOLE, pointer};
@@ -31,6 +31,8 @@ pub(crate) struct Exec {
     session: u8,
     context: u64,
     pub(crate) flags: u64,
+    /// The graph that it was made from, where that is the server's too; 0 elsewhere.
+    pub(crate) anchor: u64,
     state: Mutex<State>,
     objects: HashMap<u64, u32>,
 }
@@ -120,6 +122,42 @@ impl State {
             _ => None,
         };
         self.records = self.flat.steps.iter().filter_map(recorded).collect();
+    }
+}
+
+impl Exec {
+    pub(crate) fn session(&self) -> u8 {
+        self.session
+    }
+
+    /// Makes it on the server that its session moves to.
+    pub(crate) fn remake(&self, there: &MovedTo<'_>) -> Result<(), RebuildError> {
+        let state = lock(&self.state);
+        let description = state.flat.description().encode();
+        let request = wire::GraphMake {
+            graph: wire::GraphHandle(0),
+            flags: self.flags,
+            stream: wire::StreamHandle(0),
+            size: description.len() as u64,
+            description: &description,
+            exec: self.number,
+        };
+        there.ask(self.context, "an executable graph", &request)?;
+        for node in &state.disabled {
+            let request = wire::GraphEnable {
+                exec: self.number,
+                node: *node,
+                enabled: 0,
+            };
+            there.ask(self.context, "a node of an executable graph", &request)?;
+        }
+        Ok(())
+    }
+
+    /// Its session has moved: it was not launched there, and is as it is here.
+    pub(crate) fn moved(&self) {
+        let mut state = lock(&self.state);
+        (state.launched, state.adjusted) = (Launched::Nowhere, None);
     }
 }
 
@@ -291,6 +329,7 @@ impl Driver {
             session,
             context: acting.context.number,
             flags,
+            anchor: anchor.map_or(0, |_| graph),
             state: Mutex::new(State::new(flat)),
             objects,
         };

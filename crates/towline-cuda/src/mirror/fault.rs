@@ -201,7 +201,11 @@ fn serve(mut reading: PipeReader) {
                 .find(of)
                 .and_then(|(.., mirror)| mirror.upgrade())
         };
-        let served = mirror.is_some_and(|mirror| mirror.serve(address));
+        let served = mirror.is_some_and(|mirror| {
+            // The session does not move meanwhile.
+            let _under_way = crate::moving::CALLS.enter();
+            mirror.serve(address)
+        });
         let outcome = if served { SERVED } else { FAILED };
         request.outcome.store(outcome, Ordering::Release);
         let word: *const AtomicU32 = &raw const request.outcome;

@@ -774,6 +774,8 @@ impl Driver {
             size: reserved(size),
             alignment: 0,
             hint: address,
+            span: 0,
+            span_size: 0,
         };
         let body = acting.call_for(call, &reserve)?;
         let reply = wire::AddressReserveReply::decode(&body).map_err(|_| acting.malformed())?;

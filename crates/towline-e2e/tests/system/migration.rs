@@ -149,15 +149,38 @@ fn programs_move_at_any_moment() {
     }
 }
 
+/// A server with a device in software.
+fn soft() -> Server {
+    Server::start_with(&["--backend", "null", "--cuda", "soft"], &[])
+}
+
+/// A CUDA program that computes until it is told to stop, and checks what it computes.
+fn steady_cuda(server: &Server, arguments: &[&str]) -> Running {
+    let program = Client::new(&[server], opencl_program("cuda_steady"));
+    let mut client = program.args(arguments).start();
+    client.wait_for("computing");
+    client
+}
+
 #[test]
-fn sessions_of_cuda_stay_and_go_on() {
-    let servers =
-        [(); 2].map(|()| Server::start_with(&["--backend", "null", "--cuda", "null"], &[]));
-    let program = Client::new(&[&servers[0]], opencl_program("cuda_busy"));
-    let mut client = program.args(&["launches"]).start();
-    client.wait_for("busy");
-    stays(&servers[0], servers[1].address(), "uses CUDA");
-    client.kill();
+fn busy_cuda_program_moves_back_and_forth() {
+    let servers = [soft(), soft()];
+    let client = steady_cuda(&servers[0], &["40"]);
+    for turn in 0..4 {
+        moves(&servers[turn % 2], &servers[(turn + 1) % 2]);
+    }
+    ends_well(client);
+}
+
+#[test]
+fn cuda_program_that_cannot_move_stays() {
+    let (server, other) = (soft(), soft());
+    let null = Server::start_with(&["--backend", "null", "--cuda", "null"], &[]);
+    let client = steady_cuda(&server, &["0", "variable"]);
+    stays(&server, other.address(), "the address of rounds would be");
+    stays(&server, null.address(), "has no device to stand for");
+    assert!(has_sessions(&other, 0) && has_sessions(&null, 0));
+    ends_well(client);
 }
 
 #[test]

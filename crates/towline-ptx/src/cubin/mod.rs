@@ -251,6 +251,33 @@ pub(crate) fn managed(elf: &Elf<'_>) -> Result<HashSet<Vec<u8>>, Error> {
     Ok(managed.map(|variable| variable.name.to_vec()).collect())
 }
 
+/// The names of all variables, and whether the first contents of those around each have addresses in them, which loading puts there.
+pub(crate) fn variables(elf: &Elf<'_>) -> Result<Vec<(Vec<u8>, bool)>, Error> {
+    let is_relocated = |space: Space| {
+        let of: &[u8] = match space {
+            Space::Constant => b".nv.constant3",
+            Space::Global | Space::Managed => b".nv.global.init",
+        };
+        let mut sections = elf.sections().iter();
+        sections.any(|section| {
+            let name = elf.name(section);
+            let name = name.strip_prefix(b".rela").or(name.strip_prefix(b".rel"));
+            name == Some(of)
+        })
+    };
+    let symbols = elf.symbols()?;
+    let variables = symbols.iter().filter_map(|symbol| variable(elf, symbol));
+    Ok(variables
+        .map(|variable| (variable.name.to_vec(), is_relocated(variable.space)))
+        .collect())
+}
+
+/// Whether kernels allocate from the device's heap.
+pub(crate) fn uses_heap(elf: &Elf<'_>) -> Result<bool, Error> {
+    let mut symbols = elf.symbols()?.into_iter();
+    Ok(symbols.any(|symbol| symbol.name == b"malloc"))
+}
+
 fn variable<'a>(elf: &Elf<'a>, symbol: &Symbol<'a>) -> Option<Variable<'a>> {
     if symbol.kind != OBJECT || symbol.name.is_empty() {
         return None;

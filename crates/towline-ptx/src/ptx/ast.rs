@@ -392,3 +392,21 @@ pub enum Expression<'a> {
     /// `{a, b}`
     Vector(Vec<Expression<'a>>),
 }
+
+impl Expression<'_> {
+    /// Whether it names something, of which an address comes.
+    pub fn has_names(&self) -> bool {
+        match self {
+            Self::Name { .. } => true,
+            Self::Number(_) | Self::Text(_) => false,
+            Self::Address(parts) | Self::List(parts) | Self::Vector(parts) => {
+                parts.iter().any(Self::has_names)
+            }
+            // What stands in front is no name of an object: `generic(x)`, `0xff(x)`.
+            Self::Apply { arguments, .. } => arguments.iter().any(Self::has_names),
+            Self::Binary { sides, .. } => sides.iter().any(Self::has_names),
+            Self::Cast { operand, .. } | Self::Unary { operand, .. } => operand.has_names(),
+            Self::Conditional(parts) => parts.iter().any(Self::has_names),
+        }
+    }
+}

@@ -20,6 +20,7 @@ mod may_print;
 mod messages;
 mod page;
 mod pinned;
+mod placed;
 mod recent;
 mod region;
 mod residents;

@@ -512,8 +512,10 @@ impl Serve for Session {
             }
         }
         for (address, _) in std::mem::take(&mut *lock(&self.shared.memory)) {
-            // SAFETY: the memory is the session's, and nothing runs any more.
-            unsafe { self.api.cuMemFree_v2(address) };
+            if !lock(&self.shared.placed).free(&*self.api, address) {
+                // SAFETY: the memory is the session's, and nothing runs any more.
+                unsafe { self.api.cuMemFree_v2(address) };
+            }
         }
         for id in std::mem::take(&mut self.pools) {
             if let Ok(Entry::Live(pool)) = self.table.remove(id, wire::MemoryPoolHandle::TAG) {
@@ -521,7 +523,8 @@ impl Serve for Session {
                 unsafe { self.api.cuMemPoolDestroy(pool.0.cast()) };
             }
         }
-        self.virtual_memory.release(&*self.api);
+        self.virtual_memory
+            .release(&*self.api, &mut lock(&self.shared.placed));
         for area in lock(&self.shared.areas).drain() {
             area.release(&*self.api);
         }

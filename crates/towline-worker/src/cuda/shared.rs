@@ -16,6 +16,7 @@ use super::broker::Broker;
 use super::context::Context;
 use super::graph::Graphs;
 use super::manual::{Imported, Sharing};
+use super::placed::Placed;
 use super::streams::{Streams, Target};
 use crate::link::{Link, Raw};
 
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     pub(crate) graphs: Mutex<Graphs>,
     /// Memory that the client shares.
     pub(crate) areas: Mutex<Areas>,
+    /// Memory at addresses that another server's driver chose.
+    pub(crate) placed: Mutex<Placed>,
     /// Primary contexts whose end is under way, and the requests for a new one that wait for it.
     pub(crate) ending: Mutex<HashMap<u64, Vec<u64>>>,
     /// Device memory, by address.
@@ -151,6 +154,7 @@ impl Shared {
             functions: Mutex::default(),
             graphs: Mutex::default(),
             areas: Mutex::default(),
+            placed: Mutex::default(),
             arrivals: Mutex::default(),
             arrived: AtomicBool::new(false),
             layouts: RwLock::default(),

@@ -9,7 +9,7 @@ use towline_wire::error::ProtocolError;
 use crate::cuda::context::Context;
 use crate::cuda::session::Session;
 use crate::cuda::shared::{Held, Shared, lock};
-use crate::cuda::streams::Places;
+use crate::cuda::streams::{Places, Target};
 use crate::link::Raw;
 
 /// Drivers place memory at multiples of this.
@@ -144,6 +144,20 @@ impl Shared {
         lock(&self.memory).insert(address, held);
     }
 
+    /// Frees memory that the driver has placed, or another server's has.
+    fn free(&self, address: u64) -> CUresult {
+        let is_placed = lock(&self.placed).has(address);
+        if !is_placed {
+            // SAFETY: the driver judges the address; the client may free its own memory whenever it likes.
+            return unsafe { self.api.cuMemFree_v2(address) };
+        }
+        // As the driver does of itself before it takes memory back.
+        // SAFETY: no pointers.
+        let status = unsafe { self.api.cuCtxSynchronize() };
+        lock(&self.placed).free(&*self.api, address);
+        status
+    }
+
     fn memory_went(&self, address: u64) {
         if let Some(held) = lock(&self.memory).remove(&address) {
             self.counters.credit(held.charged);
@@ -156,8 +170,7 @@ impl Shared {
         let entered = !taken.is_empty() && context.enter(&*self.api) == CUDA_SUCCESS;
         for (address, held) in taken {
             if entered {
-                // SAFETY: the memory is the session's, and nothing that runs uses it.
-                unsafe { self.api.cuMemFree_v2(address) };
+                self.free(address);
             }
             self.counters.credit(held.charged);
         }
@@ -178,6 +191,80 @@ fn charge_of(size: u64) -> u64 {
 }
 
 impl Session {
+    pub(crate) fn MemoryPlace(
+        &mut self,
+        number: u64,
+        request: wire::MemoryPlace<'_>,
+    ) -> Result<(), ProtocolError> {
+        let words: Vec<u64> = request.allocations.iter().collect();
+        let (allocations, rest) = words.as_chunks::<2>();
+        let charged = |size: u64| charge_of(size);
+        let all = allocations.iter().map(|[_, size]| charged(*size));
+        let all = all.fold(0_u64, u64::saturating_add);
+        let is_known = {
+            let memory = lock(&self.shared.memory);
+            allocations
+                .iter()
+                .any(|[start, _]| memory.contains_key(start))
+        };
+        let status = match (self.device(request.device), &self.acting) {
+            (Err(status), _) => status,
+            (_, None) => CUDA_ERROR_INVALID_CONTEXT,
+            _ if !rest.is_empty() || is_known => CUDA_ERROR_INVALID_VALUE,
+            (Ok(device), Some(_)) => {
+                let peers = self.reached_from(device);
+                let span = (request.span, request.span_size);
+                self.shared.within_limit(all, || {
+                    let mut placed = lock(&self.shared.placed);
+                    let done = placed.place(&*self.api, device, &peers, span, allocations);
+                    done.err().unwrap_or(CUDA_SUCCESS)
+                })
+            }
+        };
+        if status == CUDA_SUCCESS {
+            let context = self.acting.as_ref().map_or(0, |context| context.id);
+            for [start, size] in allocations {
+                let held = Held {
+                    bytes: *size,
+                    charged: charged(*size),
+                    context,
+                };
+                self.shared.memory_came(*start, held);
+            }
+        }
+        self.reply(number, status, &wire::MemoryPlaceReply {});
+        Ok(())
+    }
+
+    /// The session's other devices that reach a device's memory.
+    fn reached_from(&self, device: CUdevice) -> Vec<CUdevice> {
+        let reaches = |other: &CUdevice| {
+            let mut reaches = 0;
+            // SAFETY: one place for the answer.
+            let status = unsafe {
+                self.api
+                    .cuDeviceCanAccessPeer(&raw mut reaches, *other, device)
+            };
+            *other != device && status == CUDA_SUCCESS && reaches != 0
+        };
+        self.devices.iter().copied().filter(reaches).collect()
+    }
+
+    /// Frees such memory once the device has come so far. What comes behind on the stream cannot use it.
+    fn free_placed(&mut self, number: u64, call: u16, target: Target, address: u64) {
+        let places = self.shared.streams.all(None);
+        self.shared.start(move |shared| {
+            shared.streams.wait(&places);
+            let status = match target.context.enter(&*shared.api) {
+                CUDA_SUCCESS => shared.free(address),
+                status => status,
+            };
+            shared.memory_went(address);
+            shared.settle(number, call, target.id, status);
+            shared.flush();
+        });
+    }
+
     pub(crate) fn MemoryAlloc(
         &mut self,
         number: u64,
@@ -248,8 +335,7 @@ impl Session {
         self.wait(move |shared| {
             shared.streams.wait(&places);
             let status = match context.map(|context| context.enter(&*shared.api)) {
-                // SAFETY: the driver judges the address; the client may free its own memory whenever it likes.
-                Some(CUDA_SUCCESS) => unsafe { shared.api.cuMemFree_v2(request.address) },
+                Some(CUDA_SUCCESS) => shared.free(request.address),
                 Some(status) => status,
                 None => CUDA_ERROR_INVALID_CONTEXT,
             };
@@ -398,6 +484,9 @@ impl Session {
         self.shared.withdraw_memory(address);
         match self.target(request.stream)? {
             Err(status) => self.shared.settle(number, call, request.stream.0, status),
+            Ok(target) if lock(&self.shared.placed).has(address) => {
+                self.free_placed(number, call, target, address);
+            }
             Ok(target) => {
                 self.issue(
                     number,

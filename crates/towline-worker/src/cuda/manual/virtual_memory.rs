@@ -7,7 +7,9 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
+use crate::cuda::placed::Placed;
 use crate::cuda::session::{Session, unknown};
+use crate::cuda::shared::lock;
 use crate::link::Charge;
 
 /// Words of an access on the wire: kind of location, its number, flags.
@@ -30,13 +32,20 @@ struct Mapped {
     charge: Option<Arc<Charge>>,
 }
 
+/// Reserved addresses.
+struct Reserved {
+    bytes: u64,
+    /// They are part of a span.
+    span: Option<u64>,
+}
+
 /// Addresses and memory that the application manages by itself.
 #[derive(Default)]
 pub(crate) struct VirtualMemory {
     /// Physical memory, by the client's numbers.
     physical: HashMap<u64, Physical>,
-    /// Reserved addresses: bytes by the first.
-    reserved: BTreeMap<u64, u64>,
+    /// Reserved addresses, by the first.
+    reserved: BTreeMap<u64, Reserved>,
     /// Addresses with memory behind them, by the first.
     mapped: BTreeMap<u64, Mapped>,
 }
@@ -59,7 +68,7 @@ impl VirtualMemory {
     }
 
     /// Gives everything back; nothing uses it any more.
-    pub(crate) fn release(&mut self, api: &dyn CudaApi) {
+    pub(crate) fn release(&mut self, api: &dyn CudaApi, placed: &mut Placed) {
         for (address, mapped) in std::mem::take(&mut self.mapped) {
             // SAFETY: the addresses are the session's own.
             unsafe { api.cuMemUnmap(address, mapped.bytes as usize) };
@@ -68,9 +77,12 @@ impl VirtualMemory {
             // SAFETY: the reference is the session's own.
             unsafe { api.cuMemRelease(physical.memory) };
         }
-        for (address, size) in std::mem::take(&mut self.reserved) {
-            // SAFETY: the addresses are the session's own.
-            unsafe { api.cuMemAddressFree(address, size as usize) };
+        for (address, reserved) in std::mem::take(&mut self.reserved) {
+            match reserved.span {
+                Some(span) => placed.let_go(api, span),
+                // SAFETY: the addresses are the session's own.
+                None => drop(unsafe { api.cuMemAddressFree(address, reserved.bytes as usize) }),
+            }
         }
     }
 }
@@ -166,13 +178,30 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let mut address: CUdeviceptr = 0;
         let (size, alignment) = (request.size as usize, request.alignment as usize);
-        // SAFETY: one place for the address.
-        let status = unsafe {
-            self.api
-                .cuMemAddressReserve(&raw mut address, size, alignment, request.hint, 0)
+        let span = (request.span, request.span_size);
+        let within = request.hint.checked_sub(span.0).and_then(|before| {
+            let end = before.checked_add(request.size)?;
+            (end <= span.1).then_some(())
+        });
+        let status = match (span.1, within) {
+            // SAFETY: one place for the address.
+            (0, _) => unsafe {
+                self.api
+                    .cuMemAddressReserve(&raw mut address, size, alignment, request.hint, 0)
+            },
+            (_, None) => CUDA_ERROR_INVALID_VALUE,
+            (_, Some(())) => {
+                address = request.hint;
+                let held = lock(&self.shared.placed).hold(&*self.api, span);
+                held.err().unwrap_or(CUDA_SUCCESS)
+            }
         };
         if status == CUDA_SUCCESS {
-            self.virtual_memory.reserved.insert(address, request.size);
+            let reserved = Reserved {
+                bytes: request.size,
+                span: (span.1 > 0).then_some(span.0),
+            };
+            self.virtual_memory.reserved.insert(address, reserved);
         }
         let reply = wire::AddressReserveReply {
             address: Some(address),
@@ -187,15 +216,22 @@ impl Session {
         request: wire::AddressFree,
     ) -> Result<(), ProtocolError> {
         let call = <wire::AddressFree as Request<'_>>::ID;
-        let status = match self.virtual_memory.reserved.get(&request.address) {
-            Some(size) if *size == request.size => {
+        let reserved = self.virtual_memory.reserved.get(&request.address);
+        let status = match reserved.filter(|known| known.bytes == request.size) {
+            Some(Reserved {
+                span: Some(span), ..
+            }) => {
+                lock(&self.shared.placed).let_go(&*self.api, *span);
+                CUDA_SUCCESS
+            }
+            Some(_) => {
                 // SAFETY: the addresses are the session's own.
                 unsafe {
                     self.api
                         .cuMemAddressFree(request.address, request.size as usize)
                 }
             }
-            _ => CUDA_ERROR_INVALID_VALUE,
+            None => CUDA_ERROR_INVALID_VALUE,
         };
         if status == CUDA_SUCCESS {
             self.virtual_memory.reserved.remove(&request.address);

@@ -17,9 +17,9 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// See the module's text.
-#[derive(Default)]
-pub(super) struct Calls {
+/// Holds an application's calls back while a session moves.
+#[derive(Debug, Default)]
+pub struct Calls {
     /// Held for reading by every call, for writing while the session moves.
     under_way: RwLock<()>,
     closed: AtomicBool,
@@ -28,7 +28,8 @@ pub(super) struct Calls {
 }
 
 /// A call that is under way.
-pub(super) struct Call<'a> {
+#[derive(Debug)]
+pub struct Call<'a> {
     _guard: RwLockReadGuard<'a, ()>,
 }
 
@@ -39,9 +40,19 @@ impl Drop for Call<'_> {
 }
 
 impl Calls {
+    /// None is under way.
+    pub const fn new() -> Self {
+        Self {
+            under_way: RwLock::new(()),
+            closed: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            opened: Condvar::new(),
+        }
+    }
+
     /// Begins a call. One inside another is let in: the lock is only ever tried for writing.
     #[inline]
-    pub(super) fn enter(&self) -> Call<'_> {
+    pub fn enter(&self) -> Call<'_> {
         if self.closed.load(Ordering::Relaxed) && DEPTH.get() == 0 {
             self.wait();
         }
@@ -68,7 +79,7 @@ impl Calls {
     }
 
     /// Waits for a moment without calls, and holds calls back until the result is dropped; `None` if `patience` does not see one.
-    pub(super) fn stop(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
+    pub fn stop(&self, patience: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         let deadline = Instant::now() + patience;
         let mut stop = FIRST_STOP;
         loop {

@@ -1,0 +1,616 @@
+//! A session made again on another server, under the same numbers and addresses.
+//!
+//! As an OpenCL session's move ([`crate::opencl`]): calls are held back, all work ends, what lives is made on the other server from what the
+//! client keeps ([`super::recipe`]), contents follow, and only when all of that went well do later calls go there and does the old session end.
+//! Until then the old session is only read from, so a failure leaves it as it was.
+//!
+//! A CUDA program knows addresses. Memory that the driver has placed is placed there at the same addresses, where the other worker has them
+//! free. Values that the device sees and the driver picks (variables' addresses, textures' numbers) are compared: one that differs, and that the
+//! program was told, refuses the move.
+
+mod contents;
+mod memory;
+
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use towline_backend::cuda::Message;
+
+use super::recipe::{Key, Recipe};
+use super::*;
+pub(super) use crate::moved::RebuildError;
+
+/// Longest time for a program's calls and work to pause.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often another worker is tried where addresses are in use.
+const ATTEMPTS: usize = 4;
+/// Textures and surfaces that are made only for the numbers that they take.
+const FILLERS: usize = 4096;
+
+/// Acts for the session itself.
+const MOVER: Actor = Actor {
+    thread: u64::MAX,
+    context: 0,
+    capture_mode: 0,
+    sleeps: false,
+};
+
+/// A variable of device code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name, as the driver knows it.
+    pub name: Vec<u8>,
+    /// Its first contents have addresses in them.
+    pub has_addresses: bool,
+}
+
+/// The session that is to take a session's place, for what its owner makes in it.
+#[derive(Debug)]
+pub struct MovedTo<'a> {
+    fresh: &'a Session,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "session with {}", self.server())
+    }
+}
+
+impl MovedTo<'_> {
+    /// Posts a request in a context.
+    pub fn post<'a, R: Request<'a>>(
+        &self,
+        context: u64,
+        what: &'static str,
+        request: &R,
+    ) -> Result<(), RebuildError> {
+        let posted = self.fresh.post(in_context(context), request);
+        posted.map_err(|status| self.fresh.refused(what, status))
+    }
+
+    /// Asks something in a context; what it answers is a success.
+    pub fn ask<'a, R: Request<'a>>(
+        &self,
+        context: u64,
+        what: &'static str,
+        request: &R,
+    ) -> Result<Vec<u8>, RebuildError> {
+        let answer = self.fresh.ask(in_context(context), "rebuild", request);
+        let answer = answer.map_err(|status| self.fresh.refused(what, status))?;
+        match answer.status {
+            0 => Ok(answer.body),
+            status => Err(self.fresh.refused(what, status)),
+        }
+    }
+
+    /// A number under which something is told that nobody waits for.
+    pub fn unheard(&self) -> u64 {
+        self.fresh.mint(MARK_TAG)
+    }
+
+    /// Shares memory with the other worker that this session's has.
+    pub fn share(&self, shared: &SharedHost) -> Result<(), RebuildError> {
+        self.fresh.share_again(shared)
+    }
+
+    /// Whether that server is on this host too, and takes memory to share.
+    pub fn shares_memory(&self) -> bool {
+        self.fresh.shares_memory()
+    }
+}
+
+fn in_context(context: u64) -> Actor {
+    Actor { context, ..MOVER }
+}
+
+/// Whose session moves: what knows of the objects that have no recipes.
+pub trait Owner: Send + Sync {
+    /// Holds calls back until the result is dropped; `None` if no moment without calls comes.
+    fn stop(&self, patience: Duration) -> Option<Box<dyn Any>>;
+    /// The reason why the session cannot move now.
+    fn obstacle(&self, session: &Session) -> Option<&'static str>;
+    /// The moves begins, between two calls: what need not go along is given back.
+    fn prepare(&self, session: &Session);
+    /// The device has nothing to do any more: what is to be asked of the old server is asked now.
+    fn at_rest(&self, session: &Session) -> Result<(), RebuildError>;
+    /// Makes what has no recipes. Nothing of the owner's own is changed.
+    fn remake(&self, session: &Session, there: &MovedTo<'_>) -> Result<(), RebuildError>;
+    /// Bytes of an element of an array; `None` where elements are not what it is made of.
+    fn element(&self, array: u64) -> Option<usize>;
+    /// The variables of device code, for the session's devices; `None` for code that cannot be read or has memory that nobody can name.
+    fn variables(&self, session: &Session, code: &[u8]) -> Option<Vec<Variable>>;
+    /// Later calls go to the other server; they were held back for so long.
+    fn moved(&self, session: &Session, pause: Duration);
+}
+
+type Admission = Arc<dyn Fn(&Address) -> Result<Access, DialError> + Send + Sync>;
+
+impl Session {
+    /// Has the session move to another server when its server wishes, `access` being how to be let in there.
+    pub fn let_move(
+        self: &Arc<Self>,
+        owner: Arc<dyn Owner>,
+        access: impl Fn(&Address) -> Result<Access, DialError> + Send + Sync + 'static,
+    ) {
+        self.follow(owner, Arc::new(access));
+    }
+
+    fn follow(self: &Arc<Self>, owner: Arc<dyn Owner>, access: Admission) {
+        let Some(control) = self.links.last().control.clone() else {
+            return;
+        };
+        let session = Arc::downgrade(self);
+        control.let_move(move |to, left| {
+            let Some(moved) = session.upgrade() else {
+                return Err("the session has ended".into());
+            };
+            let mut attempt = 1;
+            loop {
+                let access_there = access(to).map_err(|error| error.to_string())?;
+                let fresh = Self::connect_as(to, &access_there);
+                let fresh = fresh.map_err(|error| error.to_string())?;
+                let leave = || {
+                    moved.follow(Arc::clone(&owner), Arc::clone(&access));
+                    left.leave()
+                };
+                match moved.rebuild(fresh, &*owner, PATIENCE, leave) {
+                    // Another worker has other addresses in use.
+                    Err(RebuildError::Taken { .. }) if attempt < ATTEMPTS => attempt += 1,
+                    outcome => return outcome.map_err(|error| error.to_string()),
+                }
+            }
+        });
+    }
+
+    /// Makes the session again on the server of `fresh`, a session that has just begun: later calls go there, numbers and addresses stay
+    /// valid, and the session so far ends. `leave` says goodbye to the server so far, once calls go to the other one, and whether that has
+    /// been heard. In case of an error nothing has changed, and `fresh` has ended.
+    pub fn rebuild(
+        &self,
+        fresh: Self,
+        owner: &dyn Owner,
+        patience: Duration,
+        leave: impl FnOnce() -> bool,
+    ) -> Result<(), RebuildError> {
+        let link = Arc::clone(self.link());
+        self.alive()?;
+        // Obstacles that show before anything stops.
+        self.movable(owner)?;
+        self.match_devices(&fresh)?;
+        let began = Instant::now();
+        let alone = owner.stop(patience);
+        let alone = alone.ok_or(RebuildError::Busy("calls are under way"))?;
+        let stopped = Instant::now();
+        if fresh.link().minted() != Link::FIRST_NUMBER {
+            return Err(RebuildError::Used(fresh.server().into()));
+        }
+        self.movable(owner)?;
+        owner.prepare(self);
+        self.quiesce(patience)?;
+        owner.at_rest(self)?;
+        // What is made there from now on has numbers that nothing has here.
+        fresh.link().count_from(link.minted());
+        self.make_all(&fresh)?;
+        owner.remake(self, &MovedTo { fresh: &fresh })?;
+        fresh.accepted()?;
+        self.move_contents(&fresh, owner)?;
+        fresh.rest(patience)?;
+        fresh.accepted()?;
+        self.alive()?;
+        self.take_over(fresh);
+        let pause = stopped.elapsed();
+        owner.moved(self, pause);
+        drop(alone);
+        log::info!(
+            "the session with {} moved to {}: {:.3} s until calls paused, and {:.3} s more until they went on",
+            link.name(),
+            self.server(),
+            (stopped - began).as_secs_f64(),
+            pause.as_secs_f64()
+        );
+        if !leave() {
+            let _ = link.post(&wire::Goodbye { reason: 0 });
+            link.flush();
+        }
+        link.end("the session moved to another server".into());
+        link.clear();
+        Ok(())
+    }
+
+    fn alive(&self) -> Result<(), RebuildError> {
+        match self.lost() {
+            None => Ok(()),
+            Some(reason) => Err(RebuildError::Lost {
+                server: self.server().into(),
+                reason: reason.into(),
+            }),
+        }
+    }
+
+    /// What a status of this session says to who moves it.
+    pub(super) fn refused(&self, what: &'static str, status: i32) -> RebuildError {
+        match self.alive() {
+            Err(lost) => lost,
+            Ok(()) => RebuildError::Refused {
+                server: self.server().into(),
+                what,
+                status: wire::status_name(status).map_or_else(|| status.to_string(), String::from),
+            },
+        }
+    }
+
+    fn movable(&self, owner: &dyn Owner) -> Result<(), RebuildError> {
+        if self.healthy().is_err() {
+            return Err(RebuildError::Unmovable("its device has failed"));
+        }
+        let obstacle = self.recipes.lock().obstacle();
+        let obstacle = obstacle.or_else(|| owner.obstacle(self));
+        obstacle.map_or(Ok(()), |why| Err(RebuildError::Unmovable(why)))
+    }
+
+    /// Each device here has one with the same number there that is like it.
+    fn match_devices(&self, fresh: &Self) -> Result<(), RebuildError> {
+        let (ours, theirs) = (&self.snapshot, &fresh.snapshot);
+        let differs = |query, device: &str, ours: String, theirs: String| RebuildError::Device {
+            server: fresh.server().into(),
+            device: device.into(),
+            query,
+            ours,
+            theirs,
+        };
+        let kind = |genuine| match genuine {
+            true => "NVIDIA's".to_owned(),
+            false => "software".to_owned(),
+        };
+        for (index, device) in ours.devices.iter().enumerate() {
+            let name = String::from_utf8_lossy(&device.name).into_owned();
+            if ours.genuine != theirs.genuine {
+                let (ours, theirs) = (kind(ours.genuine), kind(theirs.genuine));
+                return Err(differs("driver", &name, ours, theirs));
+            }
+            if ours.driver_version != theirs.driver_version {
+                let (ours, theirs) = (ours.driver_version, theirs.driver_version);
+                let (ours, theirs) = (ours.to_string(), theirs.to_string());
+                return Err(differs("driver's version of CUDA", &name, ours, theirs));
+            }
+            let Some(there) = theirs.devices.get(index) else {
+                return Err(differs(
+                    "name",
+                    &name,
+                    format!("'{name}'"),
+                    "no device".into(),
+                ));
+            };
+            if there.name != device.name {
+                let theirs = String::from_utf8_lossy(&there.name);
+                let (ours, theirs) = (format!("'{name}'"), format!("'{theirs}'"));
+                return Err(differs("name", &name, ours, theirs));
+            }
+            if there.total_bytes < device.total_bytes {
+                let (ours, theirs) = (device.total_bytes, there.total_bytes);
+                let (ours, theirs) = (ours.to_string(), theirs.to_string());
+                return Err(differs("memory", &name, ours, theirs));
+            }
+        }
+        Ok(())
+    }
+
+    /// The contexts that live.
+    fn contexts(&self) -> Vec<u64> {
+        let known = self.recipes.lock();
+        let contexts = known.in_order().filter_map(|recipe| {
+            let created = recipe.read::<wire::ContextCreate>();
+            let retained = recipe.read::<wire::PrimaryRetain>();
+            let created = created.map(|made| made.context.0);
+            created.or(retained.map(|made| made.context.0))
+        });
+        contexts.collect()
+    }
+
+    /// Waits until the device has done all that it was given.
+    fn rest(&self, patience: Duration) -> Result<(), RebuildError> {
+        let mut asked = Vec::new();
+        for number in self.contexts() {
+            let context = wire::ContextHandle(number);
+            let request = wire::SynchronizeContext { context };
+            let number = {
+                let mut posting = self.posting();
+                let ready = self.post_held(&mut posting);
+                let ready = ready.and_then(|()| self.act_as(&mut posting, in_context(number)));
+                ready.and_then(|()| self.link().ask_only(&request))
+            };
+            asked.push(number.map_err(|status| self.refused("a wait", status))?);
+        }
+        let answered = self.link().wait_at_most(patience, |state| {
+            let is_ready = |number: &u64| {
+                let slot = state.replies.get(number);
+                matches!(slot, Some(crate::state::Slot::Ready(_)) | None)
+            };
+            asked.iter().all(is_ready).then_some(())
+        });
+        let answered = answered.map_err(|status| self.refused("a wait", status))?;
+        if answered.is_none() {
+            // The answers are taken when they come: nothing may be left that is awaited.
+            let link = Arc::clone(self.link());
+            let take = move || {
+                for number in asked {
+                    let _ = link.wait_reply(number, Duration::ZERO);
+                }
+            };
+            let thread = std::thread::Builder::new().name("towline-rest".into());
+            let _ = thread.spawn(take);
+            return Err(RebuildError::Busy("the device has work that does not end"));
+        }
+        for number in asked {
+            let reply = self.link().wait_reply(number, Duration::ZERO);
+            let reply = reply.map_err(|status| self.refused("a wait", status))?;
+            if reply.status != 0 {
+                return Err(self.refused("the device's work", reply.status));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all work has ended, and all data has arrived.
+    fn quiesce(&self, patience: Duration) -> Result<(), RebuildError> {
+        self.rest(patience)?;
+        self.link().flush();
+        let quiet = self.link().wait_at_most(patience, |state| {
+            let ended = state.events.values().all(|event| event.status.is_some());
+            (ended && state.is_quiet()).then_some(())
+        });
+        match quiet {
+            Ok(Some(())) => Ok(()),
+            Ok(None) => Err(RebuildError::Busy("data or functions are under way")),
+            Err(status) => Err(self.refused("a wait", status)),
+        }
+    }
+
+    /// Waits until the server has made all that was posted; a failure among it is one of the whole.
+    fn accepted(&self) -> Result<(), RebuildError> {
+        let answered = self.call(MOVER, "rebuild", &wire::Ping { token: 0 });
+        answered.map_err(|status| self.refused("an object", status))?;
+        let failed = self.link().state().failures.values().next().copied();
+        match failed {
+            Some(status) => Err(self.refused("an object", status)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes everything that has a recipe, in three steps: what memory is made in, memory, and what reads it.
+    fn make_all(&self, fresh: &Self) -> Result<(), RebuildError> {
+        let known = self.recipes.lock();
+        let is_numbered = |recipe: &Recipe| matches!(recipe.key, Key::Texture(_) | Key::Surface(_));
+        let is_late = |recipe: &Recipe| {
+            is_numbered(recipe)
+                || recipe.read::<wire::TextureReferenceSet<'_>>().is_some()
+                || recipe.read::<wire::SurfRefSetArray>().is_some()
+        };
+        let spans = memory::spans(known.in_order());
+        for recipe in known.in_order().filter(|recipe| !is_late(recipe)) {
+            if !matches!(recipe.key, Key::Memory(_)) {
+                self.make(fresh, recipe, &known, &spans)?;
+            }
+        }
+        for memory in known.released() {
+            let request = wire::PhysicalRelease { memory };
+            let posted = fresh.post(MOVER, &request);
+            posted.map_err(|status| fresh.refused("physical memory", status))?;
+        }
+        self.place_memory(fresh, &known, &spans)?;
+        let late = known.in_order().filter(|recipe| is_late(recipe));
+        let (numbered, others): (Vec<_>, Vec<_>) = late.partition(|recipe| is_numbered(recipe));
+        for recipe in others {
+            self.make(fresh, recipe, &known, &spans)?;
+        }
+        make_numbered(fresh, numbered)
+    }
+
+    fn make(
+        &self,
+        fresh: &Self,
+        recipe: &Recipe,
+        known: &recipe::Known,
+        spans: &memory::Spans,
+    ) -> Result<(), RebuildError> {
+        let actor = in_context(recipe.context);
+        if let Some(load) = recipe.read::<wire::ModuleLoad<'_>>() {
+            return self.load(
+                fresh,
+                recipe,
+                known,
+                load.module.0,
+                |image, payload, digest| {
+                    let load = wire::ModuleLoad {
+                        image_size: image.map_or(0, <[u8]>::len) as u64,
+                        image,
+                        payload,
+                        digest,
+                        ..load
+                    };
+                    let answer = fresh.ask(actor, "rebuild", &load)?;
+                    let facts = wire::ModuleLoadReply::decode(&answer.body).ok();
+                    let facts = facts.and_then(|reply| reply.facts.map(<[u8]>::to_vec));
+                    Ok((answer, facts.unwrap_or_default()))
+                },
+            );
+        }
+        if let Some(load) = recipe.read::<wire::LibraryLoad<'_>>() {
+            return self.load(
+                fresh,
+                recipe,
+                known,
+                load.library.0,
+                |image, payload, digest| {
+                    let load = wire::LibraryLoad {
+                        image_size: image.map_or(0, <[u8]>::len) as u64,
+                        image,
+                        payload,
+                        digest,
+                        ..load
+                    };
+                    let answer = fresh.ask(actor, "rebuild", &load)?;
+                    let facts = wire::LibraryLoadReply::decode(&answer.body).ok();
+                    let facts = facts.and_then(|reply| reply.facts.map(<[u8]>::to_vec));
+                    Ok((answer, facts.unwrap_or_default()))
+                },
+            );
+        }
+        if let Some(reserve) = recipe.read::<wire::AddressReserve>() {
+            return self.reserve_again(fresh, recipe, &reserve, spans);
+        }
+        self.repeat(fresh, recipe)
+    }
+
+    /// Sends a request again as it was. What the server answered here, it has to answer there.
+    fn repeat(&self, fresh: &Self, recipe: &Recipe) -> Result<(), RebuildError> {
+        let actor = in_context(recipe.context);
+        let what = wire::call_name(recipe.request).unwrap_or("an object");
+        if !recipe.asked {
+            let posted = fresh.post_raw(actor, recipe.request, &recipe.body);
+            return posted.map_err(|status| fresh.refused(what, status));
+        }
+        let answer = fresh.ask_raw(actor, recipe.request, &recipe.body);
+        let answer = answer.map_err(|status| fresh.refused(what, status))?;
+        if answer.status != 0 {
+            return Err(fresh.refused(what, answer.status));
+        }
+        match answer.body == *recipe.reply {
+            true => Ok(()),
+            false => Err(differs(recipe, &answer.body)),
+        }
+    }
+
+    /// Loads device code again; its kernels must be the same.
+    fn load(
+        &self,
+        fresh: &Self,
+        recipe: &Recipe,
+        known: &recipe::Known,
+        object: u64,
+        ask: impl FnOnce(Option<&[u8]>, u64, &[u8]) -> Result<(Answer, Vec<u8>), i32>,
+    ) -> Result<(), RebuildError> {
+        let what = "device code";
+        let image = known.image(object);
+        let image = image.ok_or(RebuildError::Unmovable(
+            "its device code is not where the program had it any more",
+        ))?;
+        let digest = fresh.image_digest(&image);
+        let mut facts = Vec::new();
+        let answer = fresh.ask_with_image(&image, &digest, |image, payload| {
+            let (answer, told) = ask(image, payload, &digest)?;
+            facts = told;
+            Ok(answer)
+        });
+        let answer = answer.map_err(|status| fresh.refused(what, status))?;
+        if answer.status != 0 {
+            return Err(fresh.refused(what, answer.status));
+        }
+        let before = wire::ModuleLoadReply::decode(&recipe.reply).ok();
+        let before = before.and_then(|reply| reply.facts.map(<[u8]>::to_vec));
+        let library = wire::LibraryLoadReply::decode(&recipe.reply).ok();
+        let before = before.or(library.and_then(|reply| reply.facts.map(<[u8]>::to_vec)));
+        match before.is_none_or(|before| before == facts) {
+            true => Ok(()),
+            false => Err(RebuildError::Differs {
+                what: "what kernels need".into(),
+                ours: "other".into(),
+                theirs: "other".into(),
+            }),
+        }
+    }
+
+    /// Calls go to the other server from now on. Nothing here can fail.
+    fn take_over(&self, fresh: Self) {
+        let last = fresh.links.last();
+        // The other session's numbers are above ours already: both count on from one place.
+        fresh.given_up.store(true, Ordering::Relaxed);
+        self.staging.take_over(&fresh.staging);
+        let mut posting = self.posting();
+        posting.actor = None;
+        self.links
+            .go_on(Arc::clone(&last.link), last.control.clone());
+    }
+}
+
+fn hex(value: Option<u64>) -> String {
+    value.map_or("not told".into(), |value| format!("{value:#x}"))
+}
+
+/// What to say of an answer that is another one there.
+fn differs(recipe: &Recipe, there: &[u8]) -> RebuildError {
+    let variable = |name: &[u8], ours: Option<u64>, theirs: Option<u64>| RebuildError::Differs {
+        what: format!("the address of {}", String::from_utf8_lossy(name)),
+        ours: hex(ours),
+        theirs: hex(theirs),
+    };
+    if let Some(asked) = recipe.read::<wire::ModuleGetGlobalV2<'_>>() {
+        let place = |body| wire::ModuleGetGlobalV2Reply::decode(body).ok()?.dptr;
+        return variable(asked.name, place(&recipe.reply), place(there));
+    }
+    if let Some(asked) = recipe.read::<wire::LibraryGetGlobal<'_>>() {
+        let place = |body| wire::LibraryGetGlobalReply::decode(body).ok()?.dptr;
+        return variable(asked.name, place(&recipe.reply), place(there));
+    }
+    if let Some(asked) = recipe.read::<wire::LibraryGetManaged<'_>>() {
+        return variable(asked.name, None, None);
+    }
+    RebuildError::Differs {
+        what: wire::call_name(recipe.request)
+            .unwrap_or("an answer")
+            .into(),
+        ours: "another one".into(),
+        theirs: "another one".into(),
+    }
+}
+
+/// Makes textures and surfaces, in the order of their numbers: drivers count. Numbers of some that have ended are taken meanwhile.
+fn make_numbered(fresh: &Session, mut recipes: Vec<&Recipe>) -> Result<(), RebuildError> {
+    let number = |recipe: &Recipe| match recipe.key {
+        Key::Texture(number) | Key::Surface(number) => number,
+        _ => 0,
+    };
+    recipes.sort_unstable_by_key(|recipe| number(recipe));
+    let mut fillers: HashMap<u64, &Recipe> = HashMap::new();
+    for recipe in recipes {
+        let (actor, wanted) = (in_context(recipe.context), number(recipe));
+        loop {
+            let refused = |status| fresh.refused("a texture or surface", status);
+            let answer = fresh.ask_raw(actor, recipe.request, &recipe.body);
+            let answer = answer.map_err(refused)?;
+            if answer.status != 0 {
+                return Err(refused(answer.status));
+            }
+            let made = match recipe.key {
+                Key::Texture(_) => wire::TextureCreateReply::decode(&answer.body)
+                    .ok()
+                    .and_then(|reply| reply.object),
+                _ => wire::SurfaceCreateReply::decode(&answer.body)
+                    .ok()
+                    .and_then(|reply| reply.object),
+            };
+            let made = made.ok_or_else(|| refused(fresh.malformed()))?;
+            if made == wanted {
+                break;
+            }
+            fillers.insert(made, recipe);
+            if made > wanted || fillers.len() > FILLERS {
+                return Err(RebuildError::Differs {
+                    what: "the number of a texture or surface".into(),
+                    ours: hex(Some(wanted)),
+                    theirs: hex(Some(made)),
+                });
+            }
+        }
+    }
+    for (number, like) in fillers {
+        let actor = in_context(like.context);
+        let ended = match like.key {
+            Key::Texture(_) => fresh.post(actor, &wire::TexObjectDestroy { texObject: number }),
+            _ => fresh.post(actor, &wire::SurfObjectDestroy { surfObject: number }),
+        };
+        ended.map_err(|status| fresh.refused("a texture or surface", status))?;
+    }
+    Ok(())
+}

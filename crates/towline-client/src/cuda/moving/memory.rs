@@ -1,0 +1,233 @@
+//! Device memory at the addresses that a program knows.
+
+use super::*;
+
+/// Drivers heed a wish for as many addresses as this, at multiples of it, and not one for a few (measured with driver 580.159).
+const SPAN: u64 = 32 << 20;
+/// Allocations of pools begin at multiples of this.
+const POOL_ALIGNMENT: u64 = 512;
+
+/// Spans of addresses: where each begins, and its bytes.
+pub(super) struct Spans(Vec<(u64, u64)>);
+
+impl Spans {
+    fn around(&self, address: u64) -> (u64, u64) {
+        let spans = self.0.iter();
+        let mut spans = spans.filter(|(start, size)| address.wrapping_sub(*start) < *size);
+        spans.next().copied().unwrap_or_default()
+    }
+}
+
+/// Where an allocation begins, and its bytes.
+pub(super) fn allocation(recipe: &Recipe) -> Option<(u64, u64)> {
+    let Key::Memory(address) = recipe.key else {
+        return None;
+    };
+    let alone = recipe.read::<wire::MemoryAlloc>().map(|made| made.size);
+    let size = alone.or(recipe.read::<wire::PoolAlloc>().map(|made| made.size));
+    Some((address, size?))
+}
+
+/// The spans that hold all memory and all reserved addresses.
+pub(super) fn spans<'a>(recipes: impl Iterator<Item = &'a Recipe>) -> Spans {
+    let ranges = recipes.filter_map(|recipe| {
+        let reserved = match recipe.key {
+            Key::Reserved(address) => recipe
+                .read::<wire::AddressReserve>()
+                .map(|reserve| (address, reserve.size)),
+            _ => None,
+        };
+        let (start, size) = reserved.or_else(|| allocation(recipe))?;
+        let end = start.checked_add(size)?.checked_next_multiple_of(SPAN)?;
+        Some((start / SPAN * SPAN, end))
+    });
+    let mut ranges: Vec<(u64, u64)> = ranges.collect();
+    ranges.sort_unstable();
+    let mut spans: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in ranges {
+        match spans.last_mut() {
+            Some((first, size)) if start <= *first + *size => *size = (*size).max(end - *first),
+            _ => spans.push((start, end - start)),
+        }
+    }
+    Spans(spans)
+}
+
+impl Session {
+    /// What a status of a request for these addresses says.
+    fn unplaced(&self, what: &'static str, address: u64, status: i32) -> RebuildError {
+        match status {
+            wire::CUDA_ERROR_ALREADY_MAPPED => RebuildError::Taken {
+                server: self.server().into(),
+                address,
+            },
+            status => self.refused(what, status),
+        }
+    }
+
+    pub(super) fn reserve_again(
+        &self,
+        fresh: &Self,
+        recipe: &Recipe,
+        reserve: &wire::AddressReserve,
+        spans: &Spans,
+    ) -> Result<(), RebuildError> {
+        let Key::Reserved(address) = recipe.key else {
+            return Ok(());
+        };
+        let (span, span_size) = spans.around(address);
+        let request = wire::AddressReserve {
+            hint: address,
+            span,
+            span_size,
+            ..*reserve
+        };
+        let asked = fresh.call(in_context(recipe.context), "rebuild", &request);
+        let asked = asked.map(|_| ());
+        asked.map_err(|status| fresh.unplaced("addresses", address, status))
+    }
+
+    /// Allocates all memory anew where it is.
+    pub(super) fn place_memory(
+        &self,
+        fresh: &Self,
+        known: &recipe::Known,
+        spans: &Spans,
+    ) -> Result<(), RebuildError> {
+        let mut placed: BTreeMap<(u64, (u64, u64)), Vec<u64>> = BTreeMap::new();
+        let mut pools: BTreeMap<(u64, u64), Vec<(u64, u64)>> = BTreeMap::new();
+        for recipe in known.in_order() {
+            let Some((address, size)) = allocation(recipe) else {
+                continue;
+            };
+            match recipe.read::<wire::PoolAlloc>() {
+                // A driver's pool has addresses of its own, which nothing else can have.
+                Some(made) if self.snapshot.genuine => {
+                    let pool = pools.entry((recipe.context, made.pool.0)).or_default();
+                    pool.push((address, size));
+                }
+                _ => {
+                    let key = (recipe.context, spans.around(address));
+                    placed.entry(key).or_default().extend([address, size]);
+                }
+            }
+        }
+        let devices = devices(known);
+        for ((context, (span, span_size)), words) in placed {
+            let device = devices.get(&context).copied();
+            let device = device.ok_or(RebuildError::Unmovable(
+                "memory of it is of a context that has ended",
+            ))?;
+            let request = wire::MemoryPlace {
+                device,
+                span,
+                span_size,
+                words: words.len() as u32,
+                allocations: wire::List::Values(&words),
+            };
+            let asked = fresh.call(in_context(context), "rebuild", &request);
+            asked.map_err(|status| fresh.unplaced("memory", span, status))?;
+        }
+        for ((context, pool), allocations) in pools {
+            fill_pool(fresh, context, pool, allocations)?;
+        }
+        Ok(())
+    }
+}
+
+/// The device of each context.
+fn devices(known: &recipe::Known) -> HashMap<u64, i32> {
+    let contexts = known.in_order().filter_map(|recipe| {
+        let created: Option<wire::ContextCreate> = recipe.read();
+        let retained: Option<wire::PrimaryRetain> = recipe.read();
+        let created = created.map(|made| (made.context.0, made.device));
+        created.or(retained.map(|made| (made.context.0, made.device)))
+    });
+    contexts.collect()
+}
+
+/// Allocates from an empty pool so that everything comes to lie where it is: from the lowest address on, with what fills the gaps in between,
+/// which is freed in the end. A pool gives out what is free from the lowest address on (measured with driver 580.159).
+fn fill_pool(
+    fresh: &Session,
+    context: u64,
+    pool: u64,
+    mut allocations: Vec<(u64, u64)>,
+) -> Result<(), RebuildError> {
+    let actor = in_context(context);
+    let allocate = |size: u64| {
+        let request = wire::PoolAlloc {
+            stream: wire::StreamHandle(0),
+            pool: wire::MemoryPoolHandle(pool),
+            size,
+        };
+        let body = fresh.call(actor, "rebuild", &request);
+        let reply = body.and_then(|body| {
+            let reply = wire::PoolAllocReply::decode(&body);
+            reply.map_or(Err(fresh.malformed()), |reply| Ok(reply.address))
+        });
+        let address = reply.map_err(|status| fresh.refused("memory of a pool", status))?;
+        Ok::<u64, RebuildError>(address.unwrap_or(0))
+    };
+    let free = |address: u64| {
+        let stream = wire::StreamHandle(0);
+        let freed = fresh.post(actor, &wire::PoolFree { stream, address });
+        freed.map_err(|status| fresh.refused("memory of a pool", status))
+    };
+    let expect = |wanted: u64, got: u64| match wanted == got {
+        true => Ok(()),
+        false => Err(RebuildError::Differs {
+            what: "the address of memory of a pool".into(),
+            ours: hex(Some(wanted)),
+            theirs: hex(Some(got)),
+        }),
+    };
+    allocations.sort_unstable();
+    let Some((lowest, _)) = allocations.first().copied() else {
+        return Ok(());
+    };
+    let mut fillers = Vec::new();
+    let mut next = allocate(POOL_ALIGNMENT)?;
+    if next > lowest {
+        return expect(lowest, next);
+    }
+    // Its place is free again for what comes next on the stream.
+    free(next)?;
+    for (address, size) in allocations {
+        if address > next {
+            let filler = allocate(address - next)?;
+            expect(next, filler)?;
+            fillers.push(filler);
+        }
+        expect(address, allocate(size)?)?;
+        next = address + size.next_multiple_of(POOL_ALIGNMENT);
+    }
+    fillers.into_iter().try_for_each(free)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_whole_and_apart() {
+        let memory = |address: u64, size: u64| {
+            let mut body = Vec::new();
+            let made = wire::MemoryAlloc {
+                size,
+                managed_flags: 0,
+            };
+            Message::encode(&made, &mut body);
+            Recipe::of_memory(<wire::MemoryAlloc as Request<'_>>::ID, address, body)
+        };
+        let recipes = [
+            memory(3 * SPAN + 512, 1024),
+            memory(4 * SPAN - 512, 1024),
+            memory(9 * SPAN, SPAN + 1),
+        ];
+        let spans = spans(recipes.iter());
+        assert_eq!(spans.0, [(3 * SPAN, 2 * SPAN), (9 * SPAN, 2 * SPAN)]);
+        assert_eq!(spans.around(4 * SPAN + 5), (3 * SPAN, 2 * SPAN));
+        assert_eq!(spans.around(6 * SPAN), (0, 0));
+    }
+}

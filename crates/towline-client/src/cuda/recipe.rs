@@ -1,0 +1,802 @@
+//! What it takes to make the objects of a session again on another server: the requests that made them, kept while the objects live, and of each
+//! setting the last. Contents are the server's to tell, executable graphs and recordings of events the driver's to make again
+//! ([`super::moving::Owner`]).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+
+/// Device code that a server was sent.
+pub enum KeptImage {
+    /// A copy.
+    Bytes(Arc<Vec<u8>>),
+    /// A way to read it again where it still is; `None` once it is not.
+    Read(Box<dyn Fn() -> Option<Vec<u8>> + Send + Sync>),
+}
+
+impl std::fmt::Debug for KeptImage {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(to, "{} bytes", bytes.len()),
+            Self::Read(_) => write!(to, "in the program"),
+        }
+    }
+}
+
+impl KeptImage {
+    pub(super) fn bytes(&self) -> Option<Arc<Vec<u8>>> {
+        match self {
+            Self::Bytes(bytes) => Some(Arc::clone(bytes)),
+            Self::Read(read) => read().map(Arc::new),
+        }
+    }
+}
+
+/// What a recipe goes with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// An object with a number.
+    Object(u64),
+    /// Memory that begins there.
+    Memory(u64),
+    /// Physical memory of this number.
+    Physical(u64),
+    /// Reserved addresses that begin there.
+    Reserved(u64),
+    /// Physical memory that is mapped there.
+    Mapped(u64),
+    /// What may be done with the addresses from there on.
+    Access(u64),
+    /// A texture.
+    Texture(u64),
+    /// A surface.
+    Surface(u64),
+    /// A device.
+    Device(i32),
+}
+
+/// A request that is sent again.
+#[derive(Debug)]
+pub(super) struct Recipe {
+    pub(super) request: u16,
+    /// The context that it acted in.
+    pub(super) context: u64,
+    /// It has an answer.
+    pub(super) asked: bool,
+    pub(super) body: Box<[u8]>,
+    pub(super) reply: Box<[u8]>,
+    pub(super) key: Key,
+    /// Tells settings of one object apart.
+    slot: u64,
+}
+
+impl Recipe {
+    /// The request, if it is one of this kind.
+    pub(super) fn read<'a, R: Request<'a>>(&'a self) -> Option<R> {
+        (self.request == R::ID)
+            .then(|| R::decode(&self.body).ok())
+            .flatten()
+    }
+}
+
+macro_rules! noted {
+    ($($request:ident),* $(,)?) => {
+        /// Whether the recipes are told of a request.
+        pub(super) const fn is_noted(id: u16) -> bool {
+            $(id == <wire::$request<> as Request<'static>>::ID)||*
+        }
+
+        #[cfg(test)]
+        const NOTED: &[&str] = &[$(<wire::$request<> as Request<'static>>::NAME),*];
+    };
+}
+
+noted!(
+    ContextCreate,
+    PrimaryRetain,
+    PrimaryRelease,
+    PrimaryReset,
+    ContextDestroy,
+    CtxSetLimit,
+    CtxSetCacheConfig,
+    CtxSetSharedMemConfig,
+    CtxEnablePeerAccess,
+    CtxDisablePeerAccess,
+    StreamCreate,
+    StreamCreateWithPriority,
+    StreamDestroyV2,
+    StreamAttribute,
+    EventCreate,
+    EventDestroyV2,
+    ModuleLoad,
+    ModuleUnload,
+    ModuleGetGlobalV2,
+    ModuleGetTexRef,
+    ModuleGetSurfRef,
+    LibraryLoad,
+    LibraryUnload,
+    LibraryModule,
+    LibraryGetGlobal,
+    LibraryGetManaged,
+    KernelFunction,
+    KernelSetAttribute,
+    KernelSetCacheConfig,
+    FuncSetAttribute,
+    FuncSetCacheConfig,
+    FuncSetSharedMemConfig,
+    Link,
+    LinkEnd,
+    MemoryAlloc,
+    MemoryFree,
+    PoolAlloc,
+    PoolFree,
+    PoolCreate,
+    PoolOf,
+    PoolSet,
+    MemPoolDestroy,
+    DeviceSetMemPool,
+    SetAccess,
+    PhysicalCreate,
+    PhysicalRelease,
+    AddressReserve,
+    AddressFree,
+    PhysicalMap,
+    PhysicalUnmap,
+    Array3DCreateV2,
+    ArrayDestroy,
+    ArrayGetPlane,
+    MipmappedArrayCreate,
+    MipmappedArrayGetLevel,
+    MipmappedArrayDestroy,
+    TextureCreate,
+    TexObjectDestroy,
+    SurfaceCreate,
+    SurfObjectDestroy,
+    TexRefCreate,
+    TexRefDestroy,
+    TextureReferenceSet,
+    SurfRefSetArray,
+    Share,
+    OpenShared,
+    GraphAnchor,
+    GraphAnchorEnd,
+    GraphAlloc,
+    GraphCondition,
+);
+
+/// The recipes of a session.
+#[derive(Debug, Default)]
+pub(super) struct Recipes(Mutex<Known>);
+
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// By when they were noted.
+    recipes: BTreeMap<u64, Recipe>,
+    by_key: HashMap<Key, Vec<u64>>,
+    next: u64,
+    /// Runs of functions' numbers: how many, and the module or library.
+    runs: BTreeMap<u64, (u64, u64)>,
+    images: HashMap<u64, KeptImage>,
+    /// Physical memory that was released while it was mapped.
+    released: HashMap<u64, ()>,
+    /// Links of device code that are under way.
+    links: usize,
+    obstacle: Option<&'static str>,
+}
+
+/// Numbers that a module's or library's functions may have.
+const FUNCTION_ROW: u64 = 262_144;
+
+/// What belongs to no context, although it was made in one.
+fn outlives_contexts(recipe: &Recipe) -> bool {
+    matches!(
+        recipe.key,
+        Key::Physical(_) | Key::Reserved(_) | Key::Mapped(_) | Key::Access(_) | Key::Device(_)
+    ) || [
+        <wire::LibraryLoad<'_> as Request<'_>>::ID,
+        <wire::LibraryGetManaged<'_> as Request<'_>>::ID,
+        <wire::KernelSetAttribute as Request<'_>>::ID,
+        <wire::KernelSetCacheConfig as Request<'_>>::ID,
+        <wire::PoolAlloc as Request<'_>>::ID,
+        <wire::PoolCreate as Request<'_>>::ID,
+        <wire::PoolOf as Request<'_>>::ID,
+        <wire::PoolSet as Request<'_>>::ID,
+        <wire::SetAccess<'_> as Request<'_>>::ID,
+    ]
+    .contains(&recipe.request)
+}
+
+/// A number for a name: settings are told apart by numbers.
+fn slot_of(name: &[u8]) -> u64 {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Known {
+    fn keep(&mut self, recipe: Recipe) {
+        let number = self.next;
+        self.next += 1;
+        self.by_key.entry(recipe.key).or_default().push(number);
+        self.recipes.insert(number, recipe);
+    }
+
+    /// Keeps the last of a setting.
+    fn set(&mut self, recipe: Recipe) {
+        self.unset(recipe.key, recipe.request, recipe.slot);
+        self.keep(recipe);
+    }
+
+    fn unset(&mut self, key: Key, request: u16, slot: u64) {
+        let Some(numbers) = self.by_key.get_mut(&key) else {
+            return;
+        };
+        let recipes = &mut self.recipes;
+        numbers.retain(|number| {
+            let same = recipes
+                .get(number)
+                .is_some_and(|known| known.request == request && known.slot == slot);
+            if same {
+                recipes.remove(number);
+            }
+            !same
+        });
+    }
+
+    fn end(&mut self, key: Key) {
+        for number in self.by_key.remove(&key).into_iter().flatten() {
+            self.recipes.remove(&number);
+        }
+    }
+
+    fn end_object(&mut self, object: u64) {
+        self.end(Key::Object(object));
+        self.images.remove(&object);
+        self.runs.retain(|_, (_, of)| *of != object);
+    }
+
+    fn end_if(&mut self, ends: impl Fn(&Recipe) -> bool) {
+        let ended: Vec<u64> = self
+            .recipes
+            .iter()
+            .filter(|(_, recipe)| ends(recipe))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in ended {
+            let Some(recipe) = self.recipes.remove(&number) else {
+                continue;
+            };
+            if let Some(numbers) = self.by_key.get_mut(&recipe.key) {
+                numbers.retain(|other| *other != number);
+            }
+            if recipe.request == <wire::ModuleLoad<'_> as Request<'_>>::ID
+                && let Key::Object(module) = recipe.key
+            {
+                self.images.remove(&module);
+                self.runs.retain(|_, (_, of)| *of != module);
+            }
+        }
+    }
+
+    /// Ends what a context holds; `itself` too.
+    fn end_context(&mut self, context: u64, itself: bool) {
+        let peer = <wire::CtxEnablePeerAccess as Request<'_>>::ID;
+        self.end_if(|recipe| {
+            let of_it = recipe.context == context && !outlives_contexts(recipe);
+            of_it || (recipe.request == peer && recipe.slot == context)
+        });
+        if itself {
+            self.end_object(context);
+        }
+    }
+
+    /// The module or library that a function is of.
+    fn image_of(&self, function: u64) -> u64 {
+        let before = self.runs.range(..=function).next_back();
+        before
+            .filter(|(first, (count, _))| function - **first < *count)
+            .map_or(function, |(_, (_, of))| *of)
+    }
+
+    /// Ends what is mapped within these addresses, and what may be done with them.
+    fn unmap(&mut self, start: u64, size: u64) {
+        let range = start..start.saturating_add(size);
+        self.end_if(|recipe| match recipe.key {
+            Key::Mapped(at) | Key::Access(at) => range.contains(&at),
+            _ => false,
+        });
+        let released: Vec<u64> = self.released.keys().copied().collect();
+        for memory in released {
+            if !self.is_mapped(memory) {
+                self.released.remove(&memory);
+                self.end(Key::Physical(memory));
+            }
+        }
+    }
+
+    fn is_mapped(&self, memory: u64) -> bool {
+        let mut maps = self.recipes.values();
+        maps.any(|recipe| {
+            let map: Option<wire::PhysicalMap> = recipe.read();
+            map.is_some_and(|map| map.memory == memory)
+        })
+    }
+
+    /// Takes in a request that was posted, or answered well.
+    fn note(&mut self, recipe: Recipe) {
+        let context = recipe.context;
+        let object = |recipe: Recipe, number: u64, slot: u64| Recipe {
+            key: Key::Object(number),
+            slot,
+            ..recipe
+        };
+        if let Some(made) = recipe.read::<wire::ContextCreate>() {
+            let number = made.context.0;
+            return self.keep(object(recipe, number, 0));
+        }
+        if let Some(made) = recipe.read::<wire::PrimaryRetain>() {
+            let number = made.context.0;
+            return self.set(object(recipe, number, 0));
+        }
+        if let Some(ended) = recipe.read::<wire::PrimaryRelease>() {
+            return self.end_context(ended.context.0, true);
+        }
+        if let Some(ended) = recipe.read::<wire::ContextDestroy>() {
+            return self.end_context(ended.context.0, true);
+        }
+        if let Some(reset) = recipe.read::<wire::PrimaryReset>() {
+            let mut contexts = self.recipes.values();
+            let context = contexts.find_map(|known| {
+                let made: Option<wire::PrimaryRetain> = known.read();
+                made.filter(|made| made.device == reset.device)
+            });
+            if let Some(made) = context {
+                self.end_context(made.context.0, true);
+            }
+            return;
+        }
+        if let Some(set) = recipe.read::<wire::CtxSetLimit>() {
+            let slot = set.limit.into();
+            return self.set(object(recipe, context, slot));
+        }
+        if let Some(set) = recipe.read::<wire::CtxEnablePeerAccess>() {
+            let peer = set.peerContext.0;
+            return self.set(object(recipe, context, peer));
+        }
+        if let Some(set) = recipe.read::<wire::CtxDisablePeerAccess>() {
+            let request = <wire::CtxEnablePeerAccess as Request<'_>>::ID;
+            return self.unset(Key::Object(context), request, set.peerContext.0);
+        }
+        if recipe.read::<wire::CtxSetCacheConfig>().is_some()
+            || recipe.read::<wire::CtxSetSharedMemConfig>().is_some()
+        {
+            return self.set(object(recipe, context, 0));
+        }
+        self.note_streams(context, recipe);
+    }
+
+    fn note_streams(&mut self, context: u64, recipe: Recipe) {
+        let object = |recipe: Recipe, number: u64, slot: u64| Recipe {
+            key: Key::Object(number),
+            slot,
+            ..recipe
+        };
+        let stream = recipe
+            .read::<wire::StreamCreate>()
+            .map(|made| made.phStream);
+        let other = recipe.read::<wire::StreamCreateWithPriority>();
+        if let Some(stream) = stream.or(other.map(|made| made.phStream)) {
+            return self.keep(object(recipe, stream.0, 0));
+        }
+        if let Some(ended) = recipe.read::<wire::StreamDestroyV2>() {
+            return self.end_object(ended.hStream.0);
+        }
+        if let Some(set) = recipe.read::<wire::StreamAttribute<'_>>() {
+            let of = match set.stream.0 {
+                default if default <= wire::CU_STREAM_LEGACY => context,
+                stream => stream,
+            };
+            let slot = set.attribute.into();
+            return self.set(object(recipe, of, slot));
+        }
+        if let Some(made) = recipe.read::<wire::EventCreate>() {
+            let event = made.phEvent.0;
+            return self.keep(object(recipe, event, 0));
+        }
+        if let Some(ended) = recipe.read::<wire::EventDestroyV2>() {
+            return self.end_object(ended.hEvent.0);
+        }
+        self.note_code(recipe);
+    }
+
+    fn note_code(&mut self, recipe: Recipe) {
+        let object = |recipe: Recipe, number: u64, slot: u64| Recipe {
+            key: Key::Object(number),
+            slot,
+            ..recipe
+        };
+        if let Some(made) = recipe.read::<wire::ModuleLoad<'_>>() {
+            let module = made.module.0;
+            self.runs.insert(made.first, (FUNCTION_ROW, module));
+            let mut body = Vec::new();
+            let bare = wire::ModuleLoad {
+                image: None,
+                image_size: 0,
+                payload: 0,
+                ..made
+            };
+            Message::encode(&bare, &mut body);
+            let recipe = Recipe {
+                body: body.into(),
+                ..object(recipe, module, 0)
+            };
+            return self.keep(recipe);
+        }
+        if let Some(made) = recipe.read::<wire::LibraryLoad<'_>>() {
+            let library = made.library.0;
+            self.runs.insert(made.first, (FUNCTION_ROW, library));
+            let mut body = Vec::new();
+            let bare = wire::LibraryLoad {
+                image: None,
+                image_size: 0,
+                payload: 0,
+                ..made
+            };
+            Message::encode(&bare, &mut body);
+            let recipe = Recipe {
+                body: body.into(),
+                ..object(recipe, library, 0)
+            };
+            return self.keep(recipe);
+        }
+        if let Some(ended) = recipe.read::<wire::ModuleUnload>() {
+            return self.end_object(ended.hmod.0);
+        }
+        if let Some(ended) = recipe.read::<wire::LibraryUnload>() {
+            return self.end_object(ended.library.0);
+        }
+        if let Some(made) = recipe.read::<wire::LibraryModule>() {
+            let library = made.library.0;
+            self.runs.insert(made.first, (FUNCTION_ROW, library));
+            let slot = made.module.0;
+            return self.keep(object(recipe, library, slot));
+        }
+        if let Some(made) = recipe.read::<wire::KernelFunction>() {
+            let library = self.image_of(made.kernel.0);
+            let function = made.function.0;
+            self.runs.insert(function, (1, library));
+            return self.keep(object(recipe, library, function));
+        }
+        if let Some(asked) = recipe.read::<wire::ModuleGetGlobalV2<'_>>() {
+            let (module, slot) = (asked.hmod.0, slot_of(asked.name));
+            return self.set(object(recipe, module, slot));
+        }
+        if let Some(asked) = recipe.read::<wire::LibraryGetGlobal<'_>>() {
+            let (library, slot) = (asked.library.0, slot_of(asked.name));
+            return self.set(object(recipe, library, slot));
+        }
+        if let Some(asked) = recipe.read::<wire::LibraryGetManaged<'_>>() {
+            let (library, slot) = (asked.library.0, slot_of(asked.name));
+            return self.set(object(recipe, library, slot));
+        }
+        if let Some(made) = recipe.read::<wire::ModuleGetTexRef<'_>>() {
+            let (module, slot) = (made.hmod.0, made.pTexRef.0);
+            return self.keep(object(recipe, module, slot));
+        }
+        if let Some(made) = recipe.read::<wire::ModuleGetSurfRef<'_>>() {
+            let (module, slot) = (made.hmod.0, made.pSurfRef.0);
+            return self.keep(object(recipe, module, slot));
+        }
+        self.note_functions(recipe);
+    }
+
+    fn note_functions(&mut self, recipe: Recipe) {
+        // Settings of one function: its number and the setting's are in one.
+        let slot = |function: u64, setting: u32| (function << 16) | u64::from(setting);
+        let found = recipe
+            .read::<wire::KernelSetAttribute>()
+            .map(|set| {
+                (
+                    set.kernel.0,
+                    slot(set.kernel.0, (set.dev as u32) << 8 | set.attrib),
+                )
+            })
+            .or_else(|| {
+                let set: Option<wire::KernelSetCacheConfig> = recipe.read();
+                set.map(|set| (set.kernel.0, slot(set.kernel.0, set.dev as u32)))
+            })
+            .or_else(|| {
+                let set: Option<wire::FuncSetAttribute> = recipe.read();
+                set.map(|set| (set.hfunc.0, slot(set.hfunc.0, set.attrib)))
+            })
+            .or_else(|| {
+                let set: Option<wire::FuncSetCacheConfig> = recipe.read();
+                set.map(|set| (set.hfunc.0, slot(set.hfunc.0, 0)))
+            })
+            .or_else(|| {
+                let set: Option<wire::FuncSetSharedMemConfig> = recipe.read();
+                set.map(|set| (set.hfunc.0, slot(set.hfunc.0, 0)))
+            });
+        if let Some((function, slot)) = found {
+            let image = self.image_of(function);
+            return self.set(Recipe {
+                key: Key::Object(image),
+                slot,
+                ..recipe
+            });
+        }
+        match recipe.request {
+            id if id == <wire::Link<'_> as Request<'_>>::ID => self.links += 1,
+            id if id == <wire::LinkEnd as Request<'_>>::ID => {
+                self.links = self.links.saturating_sub(1);
+            }
+            _ => self.note_memory(recipe),
+        }
+    }
+
+    fn note_memory(&mut self, recipe: Recipe) {
+        let keyed = |recipe: Recipe, key: Key| Recipe { key, ..recipe };
+        if recipe.read::<wire::MemoryAlloc>().is_some() {
+            let reply = wire::MemoryAllocReply::decode(&recipe.reply);
+            if let Some(address) = reply.ok().and_then(|reply| reply.address) {
+                self.keep(keyed(recipe, Key::Memory(address)));
+            }
+            return;
+        }
+        if recipe.read::<wire::PoolAlloc>().is_some() {
+            let reply = wire::PoolAllocReply::decode(&recipe.reply);
+            if let Some(address) = reply.ok().and_then(|reply| reply.address) {
+                self.keep(keyed(recipe, Key::Memory(address)));
+            }
+            return;
+        }
+        let freed = recipe.read::<wire::MemoryFree>().map(|freed| freed.address);
+        let freed = freed.or(recipe.read::<wire::PoolFree>().map(|freed| freed.address));
+        if let Some(address) = freed {
+            return self.end(Key::Memory(address));
+        }
+        let pool = recipe.read::<wire::PoolCreate>().map(|made| made.pool.0);
+        let pool = pool.or(recipe.read::<wire::PoolOf>().map(|made| made.pool.0));
+        if let Some(pool) = pool {
+            return self.keep(keyed(recipe, Key::Object(pool)));
+        }
+        if let Some(set) = recipe.read::<wire::PoolSet>() {
+            let slot = set.attribute.into();
+            let pool = Key::Object(set.pool.0);
+            return self.set(Recipe {
+                slot,
+                ..keyed(recipe, pool)
+            });
+        }
+        if let Some(ended) = recipe.read::<wire::MemPoolDestroy>() {
+            let pool = ended.pool.0;
+            self.end_if(|recipe| {
+                let set: Option<wire::DeviceSetMemPool> = recipe.read();
+                set.is_some_and(|set| set.pool.0 == pool)
+            });
+            return self.end_object(pool);
+        }
+        if let Some(set) = recipe.read::<wire::DeviceSetMemPool>() {
+            let device = Key::Device(set.dev);
+            return self.set(keyed(recipe, device));
+        }
+        if let Some(set) = recipe.read::<wire::SetAccess<'_>>() {
+            let (key, slot) = match set.pool.0 {
+                0 => (Key::Access(set.address), set.size),
+                pool => {
+                    let words = set.access.iter().take(2);
+                    let location = words.fold(0, |slot, word| slot << 32 | word);
+                    (Key::Object(pool), location)
+                }
+            };
+            return self.set(Recipe {
+                slot,
+                ..keyed(recipe, key)
+            });
+        }
+        self.note_mapped(recipe);
+    }
+
+    fn note_mapped(&mut self, recipe: Recipe) {
+        let keyed = |recipe: Recipe, key: Key| Recipe { key, ..recipe };
+        if let Some(made) = recipe.read::<wire::PhysicalCreate>() {
+            let key = Key::Physical(made.memory);
+            return self.keep(keyed(recipe, key));
+        }
+        if let Some(ended) = recipe.read::<wire::PhysicalRelease>() {
+            let memory = ended.memory;
+            if !self.is_mapped(memory) {
+                return self.end(Key::Physical(memory));
+            }
+            self.released.insert(memory, ());
+            return;
+        }
+        if recipe.read::<wire::AddressReserve>().is_some() {
+            let reply = wire::AddressReserveReply::decode(&recipe.reply);
+            if let Some(address) = reply.ok().and_then(|reply| reply.address) {
+                self.keep(keyed(recipe, Key::Reserved(address)));
+            }
+            return;
+        }
+        if let Some(ended) = recipe.read::<wire::AddressFree>() {
+            return self.end(Key::Reserved(ended.address));
+        }
+        if let Some(mapped) = recipe.read::<wire::PhysicalMap>() {
+            let key = Key::Mapped(mapped.address);
+            return self.keep(keyed(recipe, key));
+        }
+        if let Some(ended) = recipe.read::<wire::PhysicalUnmap>() {
+            return self.unmap(ended.address, ended.size);
+        }
+        self.note_arrays(recipe);
+    }
+
+    fn note_arrays(&mut self, recipe: Recipe) {
+        let object = |recipe: Recipe, number: u64, slot: u64| Recipe {
+            key: Key::Object(number),
+            slot,
+            ..recipe
+        };
+        let array = recipe
+            .read::<wire::Array3DCreateV2>()
+            .map(|made| made.pHandle.0);
+        let other = recipe.read::<wire::MipmappedArrayCreate>();
+        if let Some(array) = array.or(other.map(|made| made.pHandle.0)) {
+            return self.keep(object(recipe, array, 0));
+        }
+        if let Some(made) = recipe.read::<wire::ArrayGetPlane>() {
+            let (whole, plane) = (made.hArray.0, made.pPlaneArray.0);
+            return self.keep(object(recipe, whole, plane));
+        }
+        if let Some(made) = recipe.read::<wire::MipmappedArrayGetLevel>() {
+            let (whole, level) = (made.hMipmappedArray.0, made.pLevelArray.0);
+            return self.keep(object(recipe, whole, level));
+        }
+        if let Some(ended) = recipe.read::<wire::ArrayDestroy>() {
+            return self.end_object(ended.hArray.0);
+        }
+        if let Some(ended) = recipe.read::<wire::MipmappedArrayDestroy>() {
+            return self.end_object(ended.hMipmappedArray.0);
+        }
+        self.note_textures(recipe);
+    }
+
+    fn note_textures(&mut self, recipe: Recipe) {
+        let keyed = |recipe: Recipe, key: Key| Recipe { key, ..recipe };
+        if recipe.read::<wire::TextureCreate<'_>>().is_some() {
+            let reply = wire::TextureCreateReply::decode(&recipe.reply);
+            if let Some(texture) = reply.ok().and_then(|reply| reply.object) {
+                self.keep(keyed(recipe, Key::Texture(texture)));
+            }
+            return;
+        }
+        if recipe.read::<wire::SurfaceCreate>().is_some() {
+            let reply = wire::SurfaceCreateReply::decode(&recipe.reply);
+            if let Some(surface) = reply.ok().and_then(|reply| reply.object) {
+                self.keep(keyed(recipe, Key::Surface(surface)));
+            }
+            return;
+        }
+        if let Some(ended) = recipe.read::<wire::TexObjectDestroy>() {
+            return self.end(Key::Texture(ended.texObject));
+        }
+        if let Some(ended) = recipe.read::<wire::SurfObjectDestroy>() {
+            return self.end(Key::Surface(ended.surfObject));
+        }
+        if let Some(made) = recipe.read::<wire::TexRefCreate>() {
+            let reference = Key::Object(made.pTexRef.0);
+            return self.keep(keyed(recipe, reference));
+        }
+        if let Some(ended) = recipe.read::<wire::TexRefDestroy>() {
+            return self.end_object(ended.hTexRef.0);
+        }
+        if let Some(set) = recipe.read::<wire::TextureReferenceSet<'_>>() {
+            let (reference, slot) = (Key::Object(set.reference.0), set.setting.into());
+            let first = set.words.iter().next().unwrap_or(0);
+            // Some settings have an index, their first word.
+            let slot: u64 = slot;
+            return self.set(Recipe {
+                slot: slot << 32 | first & 0xffff,
+                ..keyed(recipe, reference)
+            });
+        }
+        if let Some(set) = recipe.read::<wire::SurfRefSetArray>() {
+            let reference = Key::Object(set.hSurfRef.0);
+            return self.set(keyed(recipe, reference));
+        }
+        self.note_graphs(recipe);
+    }
+
+    fn note_graphs(&mut self, recipe: Recipe) {
+        let keyed = |recipe: Recipe, key: Key| Recipe { key, ..recipe };
+        if let Some(made) = recipe.read::<wire::GraphAnchor>() {
+            let graph = Key::Object(made.graph.0);
+            return self.keep(keyed(recipe, graph));
+        }
+        if let Some(made) = recipe.read::<wire::GraphCondition>() {
+            let graph = Key::Object(made.graph.0);
+            return self.keep(keyed(recipe, graph));
+        }
+        if let Some(made) = recipe.read::<wire::GraphAlloc<'_>>() {
+            let graph = Key::Object(made.graph.0);
+            return self.keep(keyed(recipe, graph));
+        }
+        if let Some(ended) = recipe.read::<wire::GraphAnchorEnd>() {
+            return self.end_object(ended.graph.0);
+        }
+        self.obstacle = Some("it shares memory or events with other programs, or has done so");
+    }
+}
+
+impl Recipes {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a request that was posted in a context, or with an answer that it got.
+    #[cold]
+    pub(super) fn note<'a, R: Request<'a>>(&self, context: u64, request: &R, reply: Option<&[u8]>) {
+        let mut body = Vec::with_capacity(64);
+        request.encode(&mut body);
+        let recipe = Recipe {
+            request: R::ID,
+            context,
+            asked: reply.is_some(),
+            body: body.into(),
+            reply: reply.unwrap_or_default().into(),
+            key: Key::Object(context),
+            slot: 0,
+        };
+        self.lock().note(recipe);
+    }
+
+    /// The device code of a module or library.
+    pub(super) fn keep_image(&self, object: u64, image: KeptImage) {
+        self.lock().images.insert(object, image);
+    }
+}
+
+impl Known {
+    /// Those that live, in the order in which they were made.
+    pub(super) fn in_order(&self) -> impl Iterator<Item = &Recipe> {
+        self.recipes.values()
+    }
+
+    pub(super) fn image(&self, object: u64) -> Option<Arc<Vec<u8>>> {
+        self.images.get(&object)?.bytes()
+    }
+
+    /// Physical memory that goes with its addresses.
+    pub(super) fn released(&self) -> impl Iterator<Item = u64> {
+        self.released.keys().copied()
+    }
+
+    /// The reason why the session can be made nowhere else.
+    pub(super) fn obstacle(&self) -> Option<&'static str> {
+        let allocates = |recipe: &Recipe| recipe.read::<wire::GraphAlloc<'_>>().is_some();
+        let is_shareable = |recipe: &Recipe| {
+            let made: Option<wire::MemoryAlloc> = recipe.read();
+            made.is_some_and(|made| made.managed_flags != 0)
+        };
+        if self.obstacle.is_some() {
+            return self.obstacle;
+        }
+        if self.links > 0 {
+            return Some("device code is being linked");
+        }
+        if self.recipes.values().any(allocates) {
+            return Some("a graph of it allocates memory");
+        }
+        let managed = self.recipes.values().any(is_shareable);
+        managed.then_some("it has managed memory of the server's")
+    }
+
+    /// Whether there is nothing but what a session has from its first call on.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.recipes.len()
+    }
+}

@@ -1,0 +1,234 @@
+//! The driver's part when a session moves to another server ([`towline_client::cuda::Session::let_move`]): calls held back, and what is made
+//! again from what the driver knows.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_client::calls::Calls;
+use towline_client::cuda::{Actor, MovedTo, Owner, RebuildError, Session, Variable};
+use towline_client::environment;
+use towline_ptx::parameters;
+
+use crate::driver::{Driver, lock, read};
+use crate::event::Recorded;
+
+/// Calls of the application that are under way, and what else uses sessions in between.
+pub(crate) static CALLS: Calls = Calls::new();
+
+/// Pauses between two looks whether a capture has ended.
+const BREAK: Duration = Duration::from_millis(5);
+
+/// Has the process's sessions move when their servers wish.
+pub(crate) fn let_sessions_move(driver: &'static Driver, sessions: &[Arc<Session>]) {
+    for session in sessions {
+        let mover = Arc::new(Mover {
+            driver,
+            times: Mutex::default(),
+        });
+        session.let_move(mover, environment::access_to_move);
+    }
+}
+
+/// Moves a session of the process's driver.
+struct Mover {
+    driver: &'static Driver,
+    /// Milliseconds since the recordings of events, by the events' numbers.
+    times: Mutex<HashMap<u64, f32>>,
+}
+
+impl Mover {
+    fn index_of(&self, session: &Session) -> Option<u8> {
+        let started = self.driver.started().ok()?;
+        let mut sessions = started.sessions.iter();
+        let at = sessions.position(|other| std::ptr::eq(Arc::as_ptr(other), session))?;
+        u8::try_from(at).ok()
+    }
+
+    /// Events of a session's contexts that were recorded, outside of captures.
+    fn recorded(&self, session: u8) -> Vec<(u64, Arc<Recorded>)> {
+        let contexts = read(&self.driver.contexts);
+        let events = read(&self.driver.events);
+        let of_session = events.iter().filter(|(_, event)| {
+            let context = contexts.get(&event.context);
+            context.is_some_and(|context| context.session == session)
+                && event.is_recorded()
+                && !event.meets_captures()
+        });
+        of_session
+            .map(|(number, event)| (*number, Arc::clone(event)))
+            .collect()
+    }
+}
+
+fn in_context(context: u64) -> Actor {
+    Actor {
+        context,
+        ..Actor::default()
+    }
+}
+
+impl Owner for Mover {
+    fn stop(&self, patience: Duration) -> Option<Box<dyn Any>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let alone = CALLS.stop(left)?;
+            if self.driver.capturing.load(Ordering::Acquire) == 0 {
+                return Some(Box::new(alone));
+            }
+            // What is captured belongs to the driver here and to the one there.
+            drop(alone);
+            if left.is_zero() {
+                return None;
+            }
+            std::thread::sleep(BREAK);
+        }
+    }
+
+    fn obstacle(&self, session: &Session) -> Option<&'static str> {
+        let index = self.index_of(session)?;
+        let graphs = lock(&self.driver.graphs);
+        let mut execs = graphs.execs.values();
+        let anchored = execs.any(|exec| exec.session() == index && exec.anchor != 0);
+        anchored.then_some("it has executable graphs with conditional nodes or memory")
+    }
+
+    fn prepare(&self, session: &Session) {
+        let (Some(index), Ok(started)) = (self.index_of(session), self.driver.started()) else {
+            return;
+        };
+        for (device, known) in (0..).zip(&started.devices) {
+            if known.session == index {
+                self.driver.release_kept(device);
+            }
+        }
+    }
+
+    fn at_rest(&self, session: &Session) -> Result<(), RebuildError> {
+        lock(&self.times).clear();
+        let Some(index) = self.index_of(session) else {
+            return Ok(());
+        };
+        let mut by_context: HashMap<u64, Vec<u64>> = HashMap::new();
+        for (number, event) in self.recorded(index) {
+            if event.is_timed() {
+                by_context.entry(event.context).or_default().push(number);
+            }
+        }
+        for (context, events) in by_context {
+            let times = times_since(session, context, &events);
+            let times = times
+                .map_err(|_| RebuildError::Unmovable("the times of its events cannot be had"))?;
+            lock(&self.times).extend(times);
+        }
+        Ok(())
+    }
+
+    fn remake(&self, session: &Session, there: &MovedTo<'_>) -> Result<(), RebuildError> {
+        let Some(index) = self.index_of(session) else {
+            return Ok(());
+        };
+        self.driver.share_pins_again(index, there)?;
+        let execs: Vec<_> = lock(&self.driver.graphs).execs.values().cloned().collect();
+        for exec in execs.iter().filter(|exec| exec.session() == index) {
+            exec.remake(there)?;
+        }
+        for (number, event) in self.recorded(index) {
+            let request = wire::EventRecord {
+                event: wire::EventHandle(number),
+                stream: wire::StreamHandle(0),
+                flags: 0,
+                record: there.unheard(),
+            };
+            there.post(event.context, "a recording of an event", &request)?;
+        }
+        Ok(())
+    }
+
+    fn element(&self, array: u64) -> Option<usize> {
+        read(&self.driver.arrays).get(array).ok()?.element()
+    }
+
+    fn variables(&self, session: &Session, code: &[u8]) -> Option<Vec<Variable>> {
+        let index = self.index_of(session)?;
+        let started = self.driver.started().ok()?;
+        let mut devices = started.devices.iter();
+        let device = devices.find(|device| device.session == index)?;
+        let target = crate::library::target(device, session.snapshot().genuine);
+        let (capability, machine_code) = (target.capability, target.machine_code);
+        let found = parameters::read_image(code, capability, machine_code, |code| {
+            Ok((code.variables()?, code.uses_heap()?))
+        });
+        let (variables, uses_heap) = found.ok().flatten()?;
+        let variables = variables.into_iter();
+        let variables = variables.map(|(name, has_addresses)| Variable {
+            name,
+            has_addresses,
+        });
+        (!uses_heap).then(|| variables.collect())
+    }
+
+    fn moved(&self, session: &Session, pause: Duration) {
+        let Some(index) = self.index_of(session) else {
+            return;
+        };
+        let times = std::mem::take(&mut *lock(&self.times));
+        for (number, event) in self.recorded(index) {
+            let before = times.get(&number).copied().unwrap_or(0.0);
+            event.moved(before + pause.as_secs_f32() * 1e3);
+        }
+        for exec in lock(&self.driver.graphs).execs.values() {
+            if exec.session() == index {
+                exec.moved();
+            }
+        }
+    }
+}
+
+/// Milliseconds that have passed since events of a context were recorded last.
+fn times_since(
+    session: &Session,
+    context: u64,
+    events: &[u64],
+) -> Result<Vec<(u64, f32)>, CUresult> {
+    let actor = in_context(context);
+    let now = wire::EventHandle(session.mint(wire::EventHandle::TAG));
+    session.post(
+        actor,
+        &wire::EventCreate {
+            phEvent: now,
+            Flags: 0,
+        },
+    )?;
+    session.post(
+        actor,
+        &wire::EventRecord {
+            event: now,
+            stream: wire::StreamHandle(0),
+            flags: 0,
+            record: session.mint(wire::EventHandle::TAG),
+        },
+    )?;
+    session.call(actor, "rebuild", &wire::SynchronizeEvent { event: now })?;
+    let questions: Vec<_> = events
+        .iter()
+        .map(|event| wire::EventElapsedTimeV2 {
+            hStart: wire::EventHandle(*event),
+            hEnd: now,
+        })
+        .collect();
+    let answers = session.measure(actor, &questions);
+    session.post(actor, &wire::EventDestroyV2 { hEvent: now })?;
+    let times = events.iter().zip(answers).map(|(event, answer)| {
+        let answer = answer?;
+        let reply = wire::EventElapsedTimeV2Reply::decode(&answer.body);
+        let time = reply.ok().and_then(|reply| reply.pMilliseconds);
+        Ok((*event, time.unwrap_or(0.0)))
+    });
+    times.collect()
+}
