@@ -59,6 +59,14 @@ pub enum RebuildError {
         /// The value there.
         theirs: String,
     },
+    /// The program keeps the address of something that lies elsewhere there.
+    #[error(
+        "the session cannot move: its device memory holds {address:#x}, the address of a variable, which would lie elsewhere there"
+    )]
+    Stored {
+        /// The address.
+        address: u64,
+    },
     /// It cannot be made again elsewhere.
     #[error("the session cannot move: {0}")]
     Unmovable(&'static str),

@@ -119,7 +119,12 @@ impl Driver {
                     "it has pinned memory that its server shares, and the other one is not on this host",
                 ));
             }
-            there.share(&pin.host)?;
+            let contexts = read(&self.contexts);
+            let mut contexts = contexts.values();
+            // Any will do: the memory is the session's.
+            let context = contexts.find(|context| context.session == session);
+            let context = context.map_or(0, |context| context.number);
+            there.share(context, &pin.host)?;
         }
         Ok(())
     }

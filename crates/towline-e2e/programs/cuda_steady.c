@@ -2,7 +2,8 @@
  * Computes and checks round after round until the test says stop, with something of each kind that a program has: memory of its own and of a
  * pool, pinned and managed memory, a variable of its module, a library, streams, events, an executable graph.
  *
- *   cuda_steady [MIB [variable]]    holds so many MiB more; "variable": asks where the module's variable lies
+ *   cuda_steady [MIB [asks|stores]]    holds so many MiB more; "asks" where the module's variable lies and copies from there, or "stores"
+ *                                      in device memory where it lies
  */
 #include "driver.h"
 
@@ -10,13 +11,13 @@
 
 enum { COUNT = 4096, BYTES = COUNT * 4 };
 
-/* Adds 1 to each of `count` words, and to the module's variable once. */
+/* "step" adds 1 to each of so many words, "count" to the module's variable, and tells it. */
 static const char STEP[] =
     ".version 6.4\n.target sm_75\n.address_size 64\n"
     ".visible .global .align 4 .u32 rounds = 7;\n"
-    ".visible .entry step(.param .u64 at, .param .u32 count) {\n"
+    ".visible .entry step(.param .u64 at, .param .u32 words) {\n"
     ".reg .pred %p<2>; .reg .b32 %r<6>; .reg .b64 %d<3>;\n"
-    "ld.param.u64 %d0, [at]; ld.param.u32 %r0, [count];\n"
+    "ld.param.u64 %d0, [at]; ld.param.u32 %r0, [words];\n"
     "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r1, %r1, %r2, %r3;\n"
     "setp.ge.u32 %p0, %r1, %r0; @%p0 ret; mul.wide.u32 %d1, %r1, 4; add.u64 %d0, %d0, %d1;\n"
     "ld.global.u32 %r4, [%d0]; add.u32 %r4, %r4, 1; st.global.u32 [%d0], %r4; ret; }\n"
@@ -53,10 +54,9 @@ int main(int argc, char **argv)
     CALL(cuLibraryLoadData, (void **, const void *, void *, void *, unsigned, void *, void *, unsigned), &library, STEP, NULL, NULL,
          0, NULL, NULL, 0);
     CALL(cuLibraryGetKernel, (void **, void *, const char *), &kernel, library, "step");
-    if (argc > 2) {
-        uint64_t address;
-        CALL(cuModuleGetGlobal_v2, (uint64_t *, size_t *, void *, const char *), &address, NULL, module, "rounds");
-    }
+    uint64_t variable = 0;
+    if (argc > 2)
+        CALL(cuModuleGetGlobal_v2, (uint64_t *, size_t *, void *, const char *), &variable, NULL, module, "rounds");
     for (int i = 0; i < 2; i++)
         streams[i] = make_cuda_stream();
     CALL(cuEventCreate, (void **, unsigned), &first, 0);
@@ -80,6 +80,10 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < more / 4; i++)
             held[i] = (uint32_t)(i * 2654435761u);
         CALL(cuMemcpyHtoD_v2, (uint64_t, const void *, size_t), large, held, more);
+    }
+    if (argc > 2 && strcmp(argv[2], "stores") == 0) {
+        const uint64_t there = device_memory(8);
+        CALL(cuMemcpyHtoD_v2, (uint64_t, const void *, size_t), there, &variable, 8);
     }
     CALL(cuStreamBeginCapture_v2, (void *, int), streams[0], 0);
     launch(step, streams[0], memory, COUNT);
@@ -108,6 +112,16 @@ int main(int argc, char **argv)
         expect("managed memory", shared, COUNT, round);
         CALL(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), values, told, 4);
         expect("variable", values, 1, 7 + round);
+        if (variable != 0) {
+            CALL(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), values, variable, 4);
+            expect("variable by its address", values, 1, 7 + round);
+            /* Its address as a parameter: up by one, and down again. */
+            launch(step, streams[1], variable, 1);
+            CALL(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), values, variable, 4);
+            expect("variable as a parameter", values, 1, 8 + round);
+            values[0]--;
+            CALL(cuMemcpyHtoD_v2, (uint64_t, const void *, size_t), variable, values, 4);
+        }
         float elapsed = -1;
         CALL(cuEventElapsedTime, (float *, void *, void *), &elapsed, first, second);
         static float longest;

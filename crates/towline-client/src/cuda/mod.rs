@@ -9,6 +9,7 @@
     reason = "a transfer is what the API says of it, and who asks"
 )]
 
+mod aliases;
 mod area;
 mod measure;
 mod moving;
@@ -19,7 +20,7 @@ mod transfer;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
@@ -148,6 +149,10 @@ pub struct Session {
     /// The link was taken over by another session: ending it is not this one's business any more.
     given_up: AtomicBool,
     recipes: recipe::Recipes,
+    /// Variables that lie elsewhere than the program was told.
+    aliases: RwLock<Arc<aliases::Aliases>>,
+    /// Whether there are any.
+    has_aliases: AtomicBool,
     snapshot: Snapshot,
     posting: Mutex<Posting>,
     staging: Arc<Staging>,
@@ -209,6 +214,8 @@ impl Session {
             links: Links::new(link, control),
             given_up: AtomicBool::new(false),
             recipes: recipe::Recipes::default(),
+            aliases: RwLock::default(),
+            has_aliases: AtomicBool::new(false),
             snapshot,
             posting: Mutex::default(),
             staging: Arc::default(),
@@ -311,6 +318,11 @@ impl Session {
         actor: Actor,
         request: &R,
     ) -> Result<(), i32> {
+        if self.has_aliases.load(Ordering::Relaxed)
+            && let Some(changed) = self.with_aliases(request)
+        {
+            return self.post_encoded(posting, actor, R::ID, &changed);
+        }
         if posting.actor == Some(actor) {
             return self.link().post(request).map(|_| ());
         }
@@ -411,12 +423,22 @@ impl Session {
             let mut posting = self.posting();
             self.post_held(&mut posting)?;
             self.act_as(&mut posting, actor)?;
-            self.link().ask_only_behind(request, |state| match behind {
-                None => Covered::new(),
-                Some(Behind::Context) => state.reads_in(actor.context),
-                Some(Behind::Mark(mark)) => state.reads_before(mark),
-                Some(Behind::Stream(stream)) => self.reads_of(state, actor, stream),
-            })?
+            let changed = match self.has_aliases.load(Ordering::Relaxed) {
+                true => self.with_aliases(request),
+                false => None,
+            };
+            if let Some(changed) = changed {
+                // None of these stands behind reads.
+                self.link()
+                    .ask_encoded(R::ID, |out| out.extend_from_slice(&changed))?
+            } else {
+                self.link().ask_only_behind(request, |state| match behind {
+                    None => Covered::new(),
+                    Some(Behind::Context) => state.reads_in(actor.context),
+                    Some(Behind::Mark(mark)) => state.reads_before(mark),
+                    Some(Behind::Stream(stream)) => self.reads_of(state, actor, stream),
+                })?
+            }
         };
         self.link().meter.requested();
         let reply = self.link().wait_reply(number, actor.patience());
@@ -434,12 +456,30 @@ impl Session {
 
     /// Posts a request as it was encoded.
     fn post_raw(&self, actor: Actor, id: u16, body: &[u8]) -> Result<(), i32> {
-        let mut posting = self.posting();
-        self.act_as(&mut posting, actor)?;
+        self.post_encoded(&mut self.posting(), actor, id, body)
+    }
+
+    fn post_encoded(
+        &self,
+        posting: &mut Posting,
+        actor: Actor,
+        id: u16,
+        body: &[u8],
+    ) -> Result<(), i32> {
+        self.act_as(posting, actor)?;
         let number = self
             .link()
             .post_batch(|batch| batch.post(id, |out| out.extend_from_slice(body)))?;
         self.link().numbered(number).map(|_| ())
+    }
+
+    /// A request as the server is to have it, where that differs.
+    #[cold]
+    fn with_aliases<'a, R: Request<'a>>(&self, request: &R) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        request.encode(&mut body);
+        let aliases = self.aliases.read().unwrap_or_else(PoisonError::into_inner);
+        aliases.changed(R::ID, &body)
     }
 
     /// Asks what was encoded.

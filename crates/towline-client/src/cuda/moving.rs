@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use towline_backend::cuda::Message;
 
+use super::aliases::{Alias, Aliases, Search};
 use super::recipe::{Key, Recipe};
 use super::*;
 pub(super) use crate::moved::RebuildError;
@@ -90,8 +91,8 @@ impl MovedTo<'_> {
     }
 
     /// Shares memory with the other worker that this session's has.
-    pub fn share(&self, shared: &SharedHost) -> Result<(), RebuildError> {
-        self.fresh.share_again(shared)
+    pub fn share(&self, context: u64, shared: &SharedHost) -> Result<(), RebuildError> {
+        self.fresh.share_again(in_context(context), shared)
     }
 
     /// Whether that server is on this host too, and takes memory to share.
@@ -191,7 +192,8 @@ impl Session {
         owner.at_rest(self)?;
         // What is made there from now on has numbers that nothing has here.
         fresh.link().count_from(link.minted());
-        self.make_all(&fresh)?;
+        let aliases = self.make_all(&fresh)?;
+        fresh.set_aliases(aliases);
         owner.remake(self, &MovedTo { fresh: &fresh })?;
         fresh.accepted()?;
         self.move_contents(&fresh, owner)?;
@@ -216,6 +218,11 @@ impl Session {
         link.end("the session moved to another server".into());
         link.clear();
         Ok(())
+    }
+
+    /// Bytes of this process's memory that making the session again takes, without device code that lies in the program's own files.
+    pub fn kept_bytes(&self) -> usize {
+        self.recipes.lock().bytes()
     }
 
     fn alive(&self) -> Result<(), RebuildError> {
@@ -378,8 +385,9 @@ impl Session {
         }
     }
 
-    /// Makes everything that has a recipe, in three steps: what memory is made in, memory, and what reads it.
-    fn make_all(&self, fresh: &Self) -> Result<(), RebuildError> {
+    /// Makes everything that has a recipe, in three steps: what memory is made in, memory, and what reads it. Gives the variables that lie
+    /// elsewhere than the program was told.
+    fn make_all(&self, fresh: &Self) -> Result<Vec<Alias>, RebuildError> {
         let known = self.recipes.lock();
         let is_numbered = |recipe: &Recipe| matches!(recipe.key, Key::Texture(_) | Key::Surface(_));
         let is_late = |recipe: &Recipe| {
@@ -388,9 +396,12 @@ impl Session {
                 || recipe.read::<wire::SurfRefSetArray>().is_some()
         };
         let spans = memory::spans(known.in_order());
+        let mut aliases = Vec::new();
         for recipe in known.in_order().filter(|recipe| !is_late(recipe)) {
-            if !matches!(recipe.key, Key::Memory(_)) {
-                self.make(fresh, recipe, &known, &spans)?;
+            match variable(recipe) {
+                Some((_, told)) => aliases.extend(self.find_again(fresh, recipe, told)?),
+                None if matches!(recipe.key, Key::Memory(_)) => {}
+                None => self.make(fresh, recipe, &known, &spans)?,
             }
         }
         for memory in known.released() {
@@ -404,7 +415,44 @@ impl Session {
         for recipe in others {
             self.make(fresh, recipe, &known, &spans)?;
         }
-        make_numbered(fresh, numbered)
+        make_numbered(fresh, numbered)?;
+        for alias in &aliases {
+            self.keep_free(fresh, alias, &spans)?;
+        }
+        Ok(aliases)
+    }
+
+    /// Asks where a variable lies there that lies here where the program was told; where that is elsewhere.
+    fn find_again(
+        &self,
+        fresh: &Self,
+        recipe: &Recipe,
+        told: Option<(u64, u64)>,
+    ) -> Result<Option<Alias>, RebuildError> {
+        let Some((known, size)) = told else {
+            return Ok(None);
+        };
+        let what = "the address of a variable";
+        let actor = in_context(recipe.context);
+        let answer = fresh.ask_raw(actor, recipe.request, &recipe.body);
+        let answer = answer.map_err(|status| fresh.refused(what, status))?;
+        if answer.status != 0 {
+            return Err(fresh.refused(what, answer.status));
+        }
+        let there = place_in(recipe.request, &answer.body);
+        let (actual, there) = there.ok_or_else(|| fresh.refused(what, fresh.malformed()))?;
+        Ok((actual != known).then_some(Alias {
+            known,
+            size: size.min(there),
+            actual,
+        }))
+    }
+
+    fn set_aliases(&self, aliases: Vec<Alias>) {
+        self.has_aliases
+            .store(!aliases.is_empty(), Ordering::Relaxed);
+        let mut held = self.aliases.write().unwrap_or_else(PoisonError::into_inner);
+        *held = Arc::new(Aliases::new(aliases));
     }
 
     fn make(
@@ -478,7 +526,11 @@ impl Session {
         }
         match answer.body == *recipe.reply {
             true => Ok(()),
-            false => Err(differs(recipe, &answer.body)),
+            false => Err(RebuildError::Differs {
+                what: format!("the answer to {what}"),
+                ours: "another one".into(),
+                theirs: "another one".into(),
+            }),
         }
     }
 
@@ -527,6 +579,12 @@ impl Session {
         // The other session's numbers are above ours already: both count on from one place.
         fresh.given_up.store(true, Ordering::Relaxed);
         self.staging.take_over(&fresh.staging);
+        let aliases = fresh.aliases.read().unwrap_or_else(PoisonError::into_inner);
+        self.has_aliases
+            .store(!aliases.is_empty(), Ordering::Relaxed);
+        let mut held = self.aliases.write().unwrap_or_else(PoisonError::into_inner);
+        held.clone_from(&aliases);
+        drop(held);
         let mut posting = self.posting();
         posting.actor = None;
         self.links
@@ -538,31 +596,29 @@ fn hex(value: Option<u64>) -> String {
     value.map_or("not told".into(), |value| format!("{value:#x}"))
 }
 
-/// What to say of an answer that is another one there.
-fn differs(recipe: &Recipe, there: &[u8]) -> RebuildError {
-    let variable = |name: &[u8], ours: Option<u64>, theirs: Option<u64>| RebuildError::Differs {
-        what: format!("the address of {}", String::from_utf8_lossy(name)),
-        ours: hex(ours),
-        theirs: hex(theirs),
-    };
-    if let Some(asked) = recipe.read::<wire::ModuleGetGlobalV2<'_>>() {
-        let place = |body| wire::ModuleGetGlobalV2Reply::decode(body).ok()?.dptr;
-        return variable(asked.name, place(&recipe.reply), place(there));
+/// The address and size in an answer to where a variable lies.
+fn place_in(request: u16, body: &[u8]) -> Option<(u64, u64)> {
+    if request == <wire::ModuleGetGlobalV2<'_> as Request<'_>>::ID {
+        let reply = wire::ModuleGetGlobalV2Reply::decode(body).ok()?;
+        return Some((reply.dptr?, reply.bytes?));
     }
-    if let Some(asked) = recipe.read::<wire::LibraryGetGlobal<'_>>() {
-        let place = |body| wire::LibraryGetGlobalReply::decode(body).ok()?.dptr;
-        return variable(asked.name, place(&recipe.reply), place(there));
+    if request == <wire::LibraryGetGlobal<'_> as Request<'_>>::ID {
+        let reply = wire::LibraryGetGlobalReply::decode(body).ok()?;
+        return Some((reply.dptr?, reply.bytes?));
     }
-    if let Some(asked) = recipe.read::<wire::LibraryGetManaged<'_>>() {
-        return variable(asked.name, None, None);
-    }
-    RebuildError::Differs {
-        what: wire::call_name(recipe.request)
-            .unwrap_or("an answer")
-            .into(),
-        ours: "another one".into(),
-        theirs: "another one".into(),
-    }
+    let reply = wire::LibraryGetManagedReply::decode(body).ok()?;
+    Some((reply.dptr?, reply.bytes?))
+}
+
+/// The name of a variable that the program asked for, and where it was told that it lies.
+fn variable(recipe: &Recipe) -> Option<(&[u8], Option<(u64, u64)>)> {
+    let of_module = recipe.read::<wire::ModuleGetGlobalV2<'_>>();
+    let of_library = recipe.read::<wire::LibraryGetGlobal<'_>>();
+    let managed = recipe.read::<wire::LibraryGetManaged<'_>>();
+    let name = of_module.map(|asked| asked.name);
+    let name = name.or(of_library.map(|asked| asked.name));
+    let name = name.or(managed.map(|asked| asked.name))?;
+    Some((name, place_in(recipe.request, &recipe.reply)))
 }
 
 /// Makes textures and surfaces, in the order of their numbers: drivers count. Numbers of some that have ended are taken meanwhile.

@@ -73,6 +73,19 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
+    #[cfg(test)]
+    pub(super) fn of_memory(request: u16, address: u64, body: Vec<u8>) -> Self {
+        Self {
+            request,
+            context: 0,
+            asked: true,
+            body: body.into(),
+            reply: Box::default(),
+            key: Key::Memory(address),
+            slot: 0,
+        }
+    }
+
     /// The request, if it is one of this kind.
     pub(super) fn read<'a, R: Request<'a>>(&'a self) -> Option<R> {
         (self.request == R::ID)
@@ -87,9 +100,6 @@ macro_rules! noted {
         pub(super) const fn is_noted(id: u16) -> bool {
             $(id == <wire::$request<> as Request<'static>>::ID)||*
         }
-
-        #[cfg(test)]
-        const NOTED: &[&str] = &[$(<wire::$request<> as Request<'static>>::NAME),*];
     };
 }
 
@@ -794,9 +804,250 @@ impl Known {
         managed.then_some("it has managed memory of the server's")
     }
 
-    /// Whether there is nothing but what a session has from its first call on.
-    #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
-        self.recipes.len()
+    /// Bytes that the recipes take, without device code that lies in the program.
+    pub(super) fn bytes(&self) -> usize {
+        let bodies = self.recipes.values();
+        let bodies = bodies.map(|recipe| recipe.body.len() + recipe.reply.len());
+        let images = self.images.values().map(|image| match image {
+            KeptImage::Bytes(bytes) => bytes.len(),
+            KeptImage::Read(_) => 0,
+        });
+        self.recipes.len() * (size_of::<Recipe>() + 2 * size_of::<u64>())
+            + bodies.sum::<usize>()
+            + images.sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests that leave nothing behind, or what contents and the driver's own knowledge tell of.
+    const TRANSIENT: &str = "Act Advise CloseShared Copy CopyBox Credit DevicePath EventRecord EventState GetAccess Goodbye GraphAdjust \
+        GraphBring GraphChange GraphEnable GraphEnd GraphMake GraphRun Grouping HostDone HostFunction Launch LaunchFirst LinkAdd \
+        LinkComplete MemoryPlace Memset Occupancy Ping PoolGet Prefetch Read ReadBox ReadShared ShareHost StreamOperations \
+        SynchronizeContext SynchronizeEvent SynchronizeStream TensorMap TextureReferenceGet UnshareHost Usage WindowMap WindowReserve \
+        WindowUnmap WriteBox WriteBulk WriteInline WriteShared cuArray3DGetDescriptor_v2 cuArrayGetMemoryRequirements \
+        cuArrayGetSparseProperties cuCtxGetLimit cuCtxResetPersistingL2Cache cuDeviceGetGraphMemAttribute cuDeviceGraphMemTrim \
+        cuDeviceSetGraphMemAttribute cuEventElapsedTime_v2 cuFuncGetAttribute cuFuncLoad cuMemGetInfo_v2 cuMemPoolTrimTo \
+        cuMipmappedArrayGetMemoryRequirements cuMipmappedArrayGetSparseProperties cuStreamWaitEvent";
+
+    #[test]
+    fn every_request_is_noted_or_leaves_nothing() {
+        let transient: Vec<&str> = TRANSIENT.split_whitespace().collect();
+        for id in 0..=u16::MAX {
+            let is_message =
+                wire::describe(id, &[]).map_or(true, |text| !text.starts_with("unknown call"));
+            let Some(name) = wire::call_name(id).filter(|_| is_message) else {
+                continue;
+            };
+            let known = usize::from(is_noted(id)) + usize::from(transient.contains(&name));
+            assert_eq!(
+                known, 1,
+                "{name} has to be noted, or to be among those that leave nothing"
+            );
+        }
+    }
+
+    fn post<'a, R: Request<'a>>(recipes: &Recipes, context: u64, request: &R) {
+        recipes.note(context, request, None);
+    }
+
+    fn ask<'a, R: Request<'a>>(
+        recipes: &Recipes,
+        context: u64,
+        request: &R,
+        reply: &impl Fn(&mut Vec<u8>),
+    ) {
+        let mut body = Vec::new();
+        reply(&mut body);
+        recipes.note(context, request, Some(&body));
+    }
+
+    fn count(recipes: &Recipes) -> usize {
+        let known = recipes.lock();
+        assert_eq!(
+            known.by_key.values().map(Vec::len).sum::<usize>(),
+            known.recipes.len()
+        );
+        known.recipes.len()
+    }
+
+    fn allocated(recipes: &Recipes, context: u64, address: u64) {
+        let request = wire::MemoryAlloc {
+            size: 512,
+            managed_flags: 0,
+        };
+        let reply = wire::MemoryAllocReply {
+            address: Some(address),
+        };
+        ask(recipes, context, &request, &|out| {
+            Message::encode(&reply, out)
+        });
+    }
+
+    #[test]
+    fn recipes_end_with_their_objects() {
+        let recipes = Recipes::default();
+        let stream = wire::StreamHandle(11);
+        post(
+            &recipes,
+            1,
+            &wire::StreamCreate {
+                phStream: stream,
+                Flags: 0,
+            },
+        );
+        let value = [0; 64];
+        for _ in 0..3 {
+            let attribute = wire::StreamAttribute {
+                stream,
+                attribute: 1,
+                value: &value,
+            };
+            post(&recipes, 1, &attribute);
+        }
+        allocated(&recipes, 1, 0x1000);
+        assert_eq!(count(&recipes), 3);
+        post(&recipes, 1, &wire::StreamDestroyV2 { hStream: stream });
+        let freed = wire::MemoryFree { address: 0x1000 };
+        ask(&recipes, 1, &freed, &|_| {});
+        assert_eq!(count(&recipes), 0);
+    }
+
+    #[test]
+    fn context_ends_what_it_holds_and_nothing_else() {
+        let recipes = Recipes::default();
+        for number in [1, 2] {
+            let made = wire::ContextCreate {
+                device: 0,
+                flags: 0,
+                context: wire::ContextHandle(number),
+            };
+            ask(&recipes, 0, &made, &|_| {});
+            post(
+                &recipes,
+                number,
+                &wire::EventCreate {
+                    phEvent: wire::EventHandle(20 + number),
+                    Flags: 0,
+                },
+            );
+            allocated(&recipes, number, number << 20);
+            let peer = wire::CtxEnablePeerAccess {
+                peerContext: wire::ContextHandle(3 - number),
+                Flags: 0,
+            };
+            ask(&recipes, number, &peer, &|_| {});
+        }
+        let physical = wire::PhysicalCreate {
+            device: 0,
+            size: 2 << 20,
+            flags: 0,
+            memory: 31,
+        };
+        ask(&recipes, 1, &physical, &|_| {});
+        post(
+            &recipes,
+            0,
+            &wire::ContextDestroy {
+                context: wire::ContextHandle(1),
+            },
+        );
+        // The other context, its event, its memory; and the physical memory.
+        assert_eq!(count(&recipes), 4);
+    }
+
+    #[test]
+    fn mapped_memory_outlives_its_release() {
+        let recipes = Recipes::default();
+        let physical = wire::PhysicalCreate {
+            device: 0,
+            size: 2 << 20,
+            flags: 0,
+            memory: 31,
+        };
+        ask(&recipes, 1, &physical, &|_| {});
+        let map = wire::PhysicalMap {
+            address: 4 << 20,
+            size: 2 << 20,
+            offset: 0,
+            memory: 31,
+        };
+        post(&recipes, 1, &map);
+        post(&recipes, 1, &wire::PhysicalRelease { memory: 31 });
+        assert_eq!(count(&recipes), 2);
+        assert_eq!(recipes.lock().released().collect::<Vec<_>>(), [31]);
+        let unmap = wire::PhysicalUnmap {
+            address: 4 << 20,
+            size: 2 << 20,
+        };
+        ask(&recipes, 1, &unmap, &|_| {});
+        assert_eq!(count(&recipes), 0);
+    }
+
+    #[test]
+    fn settings_of_functions_end_with_their_library() {
+        let recipes = Recipes::default();
+        let digest = [0; 32];
+        let load = wire::LibraryLoad {
+            digest: &digest,
+            size: 3,
+            payload: 7,
+            image_size: 3,
+            image: Some(b"ptx"),
+            num_options: 0,
+            options: wire::List::Values(&[]),
+            values: wire::List::Values(&[]),
+            num_library_options: 0,
+            library_options: wire::List::Values(&[]),
+            library_values: wire::List::Values(&[]),
+            first: 1000,
+            room: 0,
+            log_room: 0,
+            info_room: 0,
+            library: wire::LibraryHandle(5),
+        };
+        ask(&recipes, 1, &load, &|_| {});
+        recipes.keep_image(5, KeptImage::Bytes(Arc::new(b"ptx".to_vec())));
+        let named = wire::KernelFunction {
+            kernel: wire::KernelHandle(1002),
+            function: wire::FunctionHandle(9),
+        };
+        post(&recipes, 1, &named);
+        for value in [1, 2] {
+            let set = wire::FuncSetAttribute {
+                hfunc: wire::FunctionHandle(9),
+                attrib: 8,
+                value,
+            };
+            ask(&recipes, 1, &set, &|_| {});
+        }
+        assert_eq!(count(&recipes), 3);
+        {
+            let known = recipes.lock();
+            let kept = known
+                .in_order()
+                .find_map(|recipe| recipe.read::<wire::LibraryLoad<'_>>());
+            let kept = kept.expect("it is kept");
+            assert_eq!((kept.image, kept.payload), (None, 0));
+            assert_eq!(known.image(5).expect("it is kept").as_slice(), b"ptx");
+        }
+        post(
+            &recipes,
+            1,
+            &wire::LibraryUnload {
+                library: wire::LibraryHandle(5),
+            },
+        );
+        assert_eq!((count(&recipes), recipes.lock().image(5)), (0, None));
+    }
+
+    #[test]
+    fn shared_memory_is_an_obstacle() {
+        let recipes = Recipes::default();
+        assert_eq!(recipes.lock().obstacle(), None);
+        ask(&recipes, 1, &wire::Share { kind: 0, number: 1 }, &|_| {});
+        assert!(recipes.lock().obstacle().is_some());
     }
 }

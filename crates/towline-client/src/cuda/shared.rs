@@ -101,7 +101,11 @@ impl Session {
     }
 
     /// Shares what another worker has with this one too, as it is there.
-    pub(super) fn share_again(&self, shared: &SharedHost) -> Result<(), RebuildError> {
+    pub(super) fn share_again(
+        &self,
+        actor: Actor,
+        shared: &SharedHost,
+    ) -> Result<(), RebuildError> {
         let start = shared.start().addr() as u64;
         let request = wire::ShareHost {
             area: shared.number,
@@ -110,7 +114,7 @@ impl Session {
         };
         let asked = {
             let mut posting = self.posting();
-            self.act_as(&mut posting, super::Actor::default())
+            self.act_as(&mut posting, actor)
                 .and_then(|()| self.link().send_descriptor(shared.memory.descriptor()))
                 .and_then(|()| self.link().ask_only(&request))
         };

@@ -173,11 +173,21 @@ fn busy_cuda_program_moves_back_and_forth() {
 }
 
 #[test]
+fn variables_move_with_what_the_program_was_told() {
+    let servers = [soft(), soft()];
+    let client = steady_cuda(&servers[0], &["0", "asks"]);
+    for turn in 0..3 {
+        moves(&servers[turn % 2], &servers[(turn + 1) % 2]);
+    }
+    ends_well(client);
+}
+
+#[test]
 fn cuda_program_that_cannot_move_stays() {
     let (server, other) = (soft(), soft());
     let null = Server::start_with(&["--backend", "null", "--cuda", "null"], &[]);
-    let client = steady_cuda(&server, &["0", "variable"]);
-    stays(&server, other.address(), "the address of rounds would be");
+    let client = steady_cuda(&server, &["0", "stores"]);
+    stays(&server, other.address(), "the address of a variable");
     stays(&server, null.address(), "has no device to stand for");
     assert!(has_sessions(&other, 0) && has_sessions(&null, 0));
     ends_well(client);

@@ -55,14 +55,30 @@ impl Session {
             }
             (parts, self.find_variables(fresh, &known, owner)?)
         };
-        self.carry(fresh, parts)?;
+        let elsewhere = variables
+            .iter()
+            .filter(|found| found.ours.0 != found.theirs.0);
+        let elsewhere = elsewhere.map(|found| (found.ours.0, found.ours.0 + found.ours.1));
+        let told: Vec<(u64, u64)> = {
+            let known = self.recipes.lock();
+            let told = known.in_order().filter_map(|recipe| variable(recipe)?.1);
+            told.map(|(start, size)| (start, start.saturating_add(size)))
+                .collect()
+        };
+        let search = Search::new(elsewhere.chain(told));
+        self.carry(fresh, parts, &search)?;
         variables
-            .into_iter()
-            .try_for_each(|found| self.move_variable(fresh, &found))
+            .iter()
+            .try_for_each(|found| self.move_variable(fresh, found, &search))
     }
 
     /// Reads here and writes there: one piece is written while the next is read.
-    fn carry(&self, fresh: &Self, parts: Vec<(u64, Part)>) -> Result<(), RebuildError> {
+    fn carry(
+        &self,
+        fresh: &Self,
+        parts: Vec<(u64, Part)>,
+        search: &Search,
+    ) -> Result<(), RebuildError> {
         let (sender, pieces) = sync_channel::<(u64, Part, Vec<u8>)>(1);
         let (back, used) = channel::<Vec<u8>>();
         let read = move || {
@@ -70,6 +86,7 @@ impl Session {
                 let mut piece = used.try_recv().unwrap_or_default();
                 piece.resize(part.size(), 0);
                 self.read_part_of(context, part, &mut piece)?;
+                stores_none(&piece, search)?;
                 // Nobody takes it where writing has failed, which tells.
                 if sender.send((context, part, piece)).is_err() {
                     break;
@@ -287,7 +304,12 @@ impl Session {
     }
 
     /// Has a variable be there what it is here, where it is not already.
-    fn move_variable(&self, fresh: &Self, found: &Found) -> Result<(), RebuildError> {
+    fn move_variable(
+        &self,
+        fresh: &Self,
+        found: &Found,
+        search: &Search,
+    ) -> Result<(), RebuildError> {
         let size = found.ours.1.min(found.theirs.1) as usize;
         let mut at = 0;
         while at < size {
@@ -309,11 +331,20 @@ impl Session {
                         theirs: "other".into(),
                     });
                 }
+                stores_none(&here, search)?;
                 fresh.write_part_of(found.context, theirs, &here)?;
             }
             at += length;
         }
         Ok(())
+    }
+}
+
+/// Refuses contents in which the program has stored where a variable lies that lies elsewhere there.
+fn stores_none(contents: &[u8], search: &Search) -> Result<(), RebuildError> {
+    match search.find(contents) {
+        None => Ok(()),
+        Some(address) => Err(RebuildError::Stored { address }),
     }
 }
 

@@ -37,7 +37,8 @@ pub(super) fn spans<'a>(recipes: impl Iterator<Item = &'a Recipe>) -> Spans {
                 .map(|reserve| (address, reserve.size)),
             _ => None,
         };
-        let (start, size) = reserved.or_else(|| allocation(recipe))?;
+        let told = variable(recipe).and_then(|(_, told)| told);
+        let (start, size) = reserved.or_else(|| allocation(recipe)).or(told)?;
         let end = start.checked_add(size)?.checked_next_multiple_of(SPAN)?;
         Some((start / SPAN * SPAN, end))
     });
@@ -85,6 +86,25 @@ impl Session {
         let asked = fresh.call(in_context(recipe.context), "rebuild", &request);
         let asked = asked.map(|_| ());
         asked.map_err(|status| fresh.unplaced("addresses", address, status))
+    }
+
+    /// Has nothing lie there where the program believes a variable to be.
+    pub(super) fn keep_free(
+        &self,
+        fresh: &Self,
+        alias: &Alias,
+        spans: &Spans,
+    ) -> Result<(), RebuildError> {
+        let (span, span_size) = spans.around(alias.known);
+        let request = wire::AddressReserve {
+            size: alias.size,
+            alignment: 0,
+            hint: alias.known,
+            span,
+            span_size,
+        };
+        let asked = fresh.call(MOVER, "rebuild", &request).map(|_| ());
+        asked.map_err(|status| fresh.unplaced("addresses", alias.known, status))
     }
 
     /// Allocates all memory anew where it is.

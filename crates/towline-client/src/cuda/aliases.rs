@@ -1,0 +1,269 @@
+//! Variables of device code that lie elsewhere than the program was told, since the session has moved: what a request says of them is changed
+//! on its way.
+//!
+//! A program has such an address from the driver and gives it back in calls, parameters and graphs, where it can be found. One that it has
+//! stored in device memory refuses the move ([`super::moving`]).
+
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_wire::cuda::graph::{Graph, Place, Work};
+
+/// Addresses of one variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Alias {
+    /// Where the program has it.
+    pub(super) known: u64,
+    pub(super) size: u64,
+    /// Where it is.
+    pub(super) actual: u64,
+}
+
+/// The variables that lie elsewhere.
+#[derive(Debug, Default)]
+pub(super) struct Aliases(Vec<Alias>);
+
+impl Aliases {
+    pub(super) fn new(aliases: Vec<Alias>) -> Self {
+        Self(aliases)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Where something lies that the program has at an address.
+    fn at(&self, address: u64) -> u64 {
+        let holds = |alias: &&Alias| address.wrapping_sub(alias.known) < alias.size;
+        let found = self.0.iter().find(holds);
+        found.map_or(address, |alias| alias.actual + (address - alias.known))
+    }
+
+    /// Packed parameters with the addresses in them changed: pointers are at multiples of their size.
+    fn in_parameters(&self, params: &[u8]) -> Vec<u8> {
+        let mut changed = params.to_vec();
+        for word in changed.as_chunks_mut::<8>().0 {
+            *word = self.at(u64::from_le_bytes(*word)).to_le_bytes();
+        }
+        changed
+    }
+
+    fn in_graph(&self, graph: &mut Graph) {
+        for node in &mut graph.nodes {
+            match &mut node.work {
+                Work::Kernel(kernel) => kernel.params = self.in_parameters(&kernel.params),
+                Work::Copy(copy) => {
+                    for place in [&mut copy.source.place, &mut copy.destination.place] {
+                        if let Place::Device(address) = place {
+                            *address = self.at(*address);
+                        }
+                    }
+                }
+                Work::Fill(fill) => fill.address = self.at(fill.address),
+                Work::Conditional { bodies, .. } => {
+                    bodies.iter_mut().for_each(|body| self.in_graph(body));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A description of a graph with the addresses in it changed.
+    fn in_description(&self, description: &[u8]) -> Vec<u8> {
+        match Graph::decode(description) {
+            Ok(mut graph) => {
+                self.in_graph(&mut graph);
+                graph.encode()
+            }
+            Err(_) => description.to_vec(),
+        }
+    }
+
+    /// An encoded request as the server is to have it; `None` where it stays as it is.
+    pub(super) fn changed(&self, id: u16, body: &[u8]) -> Option<Vec<u8>> {
+        fn read<'a, R: Request<'a>>(id: u16, body: &'a [u8]) -> Option<R> {
+            (id == R::ID).then(|| R::decode(body).ok()).flatten()
+        }
+        fn written<'a>(request: &impl Message<'a>) -> Option<Vec<u8>> {
+            let mut out = Vec::new();
+            request.encode(&mut out);
+            Some(out)
+        }
+        if let Some(mut launch) = read::<wire::Launch<'_>>(id, body) {
+            let params = self.in_parameters(launch.params);
+            launch.params = &params;
+            return written(&launch);
+        }
+        if let Some(mut launch) = read::<wire::LaunchFirst<'_>>(id, body) {
+            let params = self.in_parameters(launch.params);
+            launch.params = &params;
+            return written(&launch);
+        }
+        if let Some(mut write) = read::<wire::WriteInline<'_>>(id, body) {
+            write.address = self.at(write.address);
+            return written(&write);
+        }
+        if let Some(mut write) = read::<wire::WriteBulk>(id, body) {
+            write.address = self.at(write.address);
+            return written(&write);
+        }
+        if let Some(mut read) = read::<wire::Read>(id, body) {
+            read.address = self.at(read.address);
+            return written(&read);
+        }
+        if let Some(mut write) = read::<wire::WriteBox<'_>>(id, body) {
+            write.address = self.at(write.address);
+            return written(&write);
+        }
+        if let Some(mut read) = read::<wire::ReadBox<'_>>(id, body) {
+            read.address = self.at(read.address);
+            return written(&read);
+        }
+        if let Some(mut write) = read::<wire::WriteShared>(id, body) {
+            write.address = self.at(write.address);
+            return written(&write);
+        }
+        if let Some(mut read) = read::<wire::ReadShared>(id, body) {
+            read.address = self.at(read.address);
+            return written(&read);
+        }
+        if let Some(mut fill) = read::<wire::Memset>(id, body) {
+            fill.address = self.at(fill.address);
+            return written(&fill);
+        }
+        if let Some(mut copy) = read::<wire::Copy>(id, body) {
+            copy.source = self.at(copy.source);
+            copy.destination = self.at(copy.destination);
+            return written(&copy);
+        }
+        if let Some(mut copy) = read::<wire::CopyBox<'_>>(id, body) {
+            copy.source = self.at(copy.source);
+            copy.destination = self.at(copy.destination);
+            return written(&copy);
+        }
+        self.changed_graph(id, body)
+    }
+
+    fn changed_graph(&self, id: u16, body: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        if id == <wire::GraphMake<'_> as Request<'_>>::ID {
+            let mut make = wire::GraphMake::decode(body).ok()?;
+            let description = self.in_description(make.description);
+            (make.description, make.size) = (&description, description.len() as u64);
+            make.encode(&mut out);
+            return Some(out);
+        }
+        if id == <wire::GraphChange<'_> as Request<'_>>::ID {
+            let mut change = wire::GraphChange::decode(body).ok()?;
+            let description = self.in_description(change.changes);
+            (change.changes, change.size) = (&description, description.len() as u64);
+            change.encode(&mut out);
+            return Some(out);
+        }
+        if id == <wire::GraphAdjust<'_> as Request<'_>>::ID {
+            let mut change = wire::GraphAdjust::decode(body).ok()?;
+            let description = self.in_description(change.changes);
+            (change.changes, change.size) = (&description, description.len() as u64);
+            change.encode(&mut out);
+            return Some(out);
+        }
+        None
+    }
+}
+
+/// Finds addresses of variables in contents.
+#[derive(Debug, Default)]
+pub(super) struct Search {
+    /// Sorted: where each begins and ends.
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Search {
+    pub(super) fn new(ranges: impl Iterator<Item = (u64, u64)>) -> Self {
+        let mut ranges: Vec<(u64, u64)> = ranges.collect();
+        ranges.sort_unstable();
+        Self { ranges }
+    }
+
+    /// The first such address.
+    pub(super) fn find(&self, contents: &[u8]) -> Option<u64> {
+        let (first, _) = *self.ranges.first()?;
+        let last = self.ranges.iter().map(|(_, end)| *end).max()?;
+        let words = contents.as_chunks::<8>().0.iter();
+        let mut words = words.map(|word| u64::from_le_bytes(*word));
+        words.find(|word| (first..last).contains(word) && self.is_within(*word))
+    }
+
+    fn is_within(&self, address: u64) -> bool {
+        let at = self.ranges.partition_point(|(start, _)| *start <= address);
+        let before = at.checked_sub(1).and_then(|at| self.ranges.get(at));
+        before.is_some_and(|(_, end)| address < *end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aliases() -> Aliases {
+        Aliases::new(vec![Alias {
+            known: 0x1000,
+            size: 64,
+            actual: 0x9000,
+        }])
+    }
+
+    fn encoded<'a>(request: &impl Message<'a>) -> Vec<u8> {
+        let mut out = Vec::new();
+        request.encode(&mut out);
+        out
+    }
+
+    #[test]
+    fn addresses_in_calls_and_parameters_are_changed() {
+        let fill = wire::Memset {
+            stream: wire::StreamHandle(0),
+            address: 0x103f,
+            pitch: 0,
+            value: 1,
+            element_size: 1,
+            width: 1,
+            height: 1,
+        };
+        let id = <wire::Memset as Request<'_>>::ID;
+        let changed = aliases().changed(id, &encoded(&fill)).expect("it has one");
+        let changed = wire::Memset::decode(&changed).expect("it is one");
+        assert_eq!(changed.address, 0x903f);
+        let params: Vec<u8> = [0x1000_u64, 0x1040, 0xfff]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .chain([1, 2, 3, 4])
+            .collect();
+        let changed = aliases().in_parameters(&params);
+        assert_eq!(changed[..8], 0x9000_u64.to_le_bytes());
+        assert_eq!(changed[8..], params[8..]);
+    }
+
+    #[test]
+    fn other_requests_stay_as_they_are() {
+        let ping = encoded(&wire::Ping { token: 0x1000 });
+        let id = <wire::Ping as Request<'_>>::ID;
+        assert_eq!(aliases().changed(id, &ping), None);
+    }
+
+    #[test]
+    fn stored_addresses_are_found() {
+        let search = Search::new([(0x2000, 0x2008), (0x1000, 0x1010)].into_iter());
+        let contents = |words: &[u64]| {
+            words
+                .iter()
+                .flat_map(|word| word.to_le_bytes())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            search.find(&contents(&[5, 0x1fff, 0x2007, 9])),
+            Some(0x2007)
+        );
+        assert_eq!(search.find(&contents(&[0xfff, 0x1010, 0x2008])), None);
+        assert_eq!(Search::default().find(&contents(&[0])), None);
+    }
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Trains a small residual network on made-up images and prints the loss of every step: for sessions that move meanwhile.
+
+    train_moved.py STEPS [--graph]
+
+With --graph every step is a launch of one CUDA graph.
+"""
+
+import os
+import sys
+
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+
+class Block(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.norms[0](self.first(x)))
+        return torch.relu(x + self.norms[1](self.second(y)))
+
+
+def main() -> int:
+    steps, by_graph = int(sys.argv[1]), "--graph" in sys.argv
+    torch.manual_seed(5)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
+    device = torch.device("cuda")
+    net = nn.Sequential(
+        nn.Conv2d(3, 64, 7, stride=2, padding=3), nn.ReLU(), *(Block(64) for _ in range(4)),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 100),
+    ).to(device)  # fmt: skip
+    generator = torch.Generator(device="cpu").manual_seed(7)
+    images = torch.randn(32, 3, 96, 96, generator=generator).pin_memory().to(device, non_blocking=True)
+    labels = torch.randint(100, (32,), generator=generator).to(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    loss_of = nn.CrossEntropyLoss()
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=False)
+        loss = loss_of(net(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    if by_graph:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            kept = step()
+
+        def again() -> torch.Tensor:
+            graph.replay()
+            return kept
+    else:
+        again = step
+    for number in range(steps):
+        print(number, f"{again().item():.9e}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
