@@ -117,6 +117,7 @@ int main(int argc, char **argv)
             expect("variable by its address", values, 1, 7 + round);
             /* Its address as a parameter: up by one, and down again. */
             launch(step, streams[1], variable, 1);
+            CALL(cuStreamSynchronize, (void *), streams[1]);
             CALL(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), values, variable, 4);
             expect("variable as a parameter", values, 1, 8 + round);
             values[0]--;

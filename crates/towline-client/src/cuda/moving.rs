@@ -12,7 +12,7 @@ mod contents;
 mod memory;
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 use towline_backend::cuda::Message;
@@ -26,6 +26,8 @@ pub(super) use crate::moved::RebuildError;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often another worker is tried where addresses are in use.
 const ATTEMPTS: usize = 4;
+/// Numbers of what is made there before calls pause, and of nothing that lives: this session's count from 1 on.
+const AHEAD_NUMBER: u64 = 0xf000_0000;
 /// Textures and surfaces that are made only for the numbers that they take.
 const FILLERS: usize = 4096;
 
@@ -179,27 +181,41 @@ impl Session {
         // Obstacles that show before anything stops.
         self.movable(owner)?;
         self.match_devices(&fresh)?;
+        if fresh.link().minted() != Link::FIRST_NUMBER {
+            return Err(RebuildError::Used(fresh.server().into()));
+        }
+        let ahead = self.make_ahead(&fresh, owner)?;
         let began = Instant::now();
         let alone = owner.stop(patience);
         let alone = alone.ok_or(RebuildError::Busy("calls are under way"))?;
         let stopped = Instant::now();
-        if fresh.link().minted() != Link::FIRST_NUMBER {
-            return Err(RebuildError::Used(fresh.server().into()));
-        }
         self.movable(owner)?;
+        if !self.recipes.lock().has_all(&ahead.made) {
+            return Err(RebuildError::Busy(
+                "it has unloaded device code, or ended a context, meanwhile",
+            ));
+        }
         owner.prepare(self);
         self.quiesce(patience)?;
         owner.at_rest(self)?;
         // What is made there from now on has numbers that nothing has here.
         fresh.link().count_from(link.minted());
-        let aliases = self.make_all(&fresh)?;
+        let rested = Instant::now();
+        let aliases = self.make_all(&fresh, &ahead.made)?;
         fresh.set_aliases(aliases);
         owner.remake(self, &MovedTo { fresh: &fresh })?;
         fresh.accepted()?;
-        self.move_contents(&fresh, owner)?;
+        let made = Instant::now();
+        self.move_contents(&fresh, owner, &ahead)?;
         fresh.rest(patience)?;
         fresh.accepted()?;
         self.alive()?;
+        log::debug!(
+            "of the pause, {:.3} s were for work to end, {:.3} s for objects, {:.3} s for contents",
+            (rested - stopped).as_secs_f64(),
+            (made - rested).as_secs_f64(),
+            made.elapsed().as_secs_f64()
+        );
         self.take_over(fresh);
         let pause = stopped.elapsed();
         owner.moved(self, pause);
@@ -385,9 +401,42 @@ impl Session {
         }
     }
 
+    /// Makes what takes long and hardly ever ends before calls pause: contexts and device code.
+    fn make_ahead(&self, fresh: &Self, owner: &dyn Owner) -> Result<Ahead, RebuildError> {
+        let in_session = self.link().minted() & !u64::from(u32::MAX);
+        fresh.link().count_from(in_session | AHEAD_NUMBER);
+        let recipes: Vec<(u64, Recipe, Option<Arc<KeptImage>>)> = {
+            let known = self.recipes.lock();
+            let recipes = known.numbered().filter(|(_, recipe)| is_made_ahead(recipe));
+            let recipes = recipes.map(|(number, recipe)| {
+                let image = match recipe.key {
+                    Key::Object(object) if is_code(recipe) => known.image(object),
+                    _ => None,
+                };
+                (number, recipe.clone(), image)
+            });
+            recipes.collect()
+        };
+        let mut ahead = Ahead::default();
+        let spans = memory::Spans::default();
+        for (number, recipe, image) in recipes {
+            // Read without the lock: the program goes on.
+            let image = image.and_then(|image| image.bytes());
+            if let (Key::Object(object), Some(image)) = (recipe.key, &image)
+                && let Some(variables) = owner.variables(self, image)
+            {
+                ahead.variables.insert(object, variables);
+            }
+            self.make(fresh, &recipe, |_| image, &spans)?;
+            ahead.made.insert(number);
+        }
+        fresh.accepted()?;
+        Ok(ahead)
+    }
+
     /// Makes everything that has a recipe, in three steps: what memory is made in, memory, and what reads it. Gives the variables that lie
     /// elsewhere than the program was told.
-    fn make_all(&self, fresh: &Self) -> Result<Vec<Alias>, RebuildError> {
+    fn make_all(&self, fresh: &Self, ahead: &HashSet<u64>) -> Result<Vec<Alias>, RebuildError> {
         let known = self.recipes.lock();
         let is_numbered = |recipe: &Recipe| matches!(recipe.key, Key::Texture(_) | Key::Surface(_));
         let is_late = |recipe: &Recipe| {
@@ -397,11 +446,17 @@ impl Session {
         };
         let spans = memory::spans(known.in_order());
         let mut aliases = Vec::new();
-        for recipe in known.in_order().filter(|recipe| !is_late(recipe)) {
+        for (number, recipe) in known.numbered() {
+            if is_late(recipe) || ahead.contains(&number) {
+                continue;
+            }
             match variable(recipe) {
                 Some((_, told)) => aliases.extend(self.find_again(fresh, recipe, told)?),
                 None if matches!(recipe.key, Key::Memory(_)) => {}
-                None => self.make(fresh, recipe, &known, &spans)?,
+                None => {
+                    let image = |object| known.image(object)?.bytes();
+                    self.make(fresh, recipe, image, &spans)?;
+                }
             }
         }
         for memory in known.released() {
@@ -413,7 +468,7 @@ impl Session {
         let late = known.in_order().filter(|recipe| is_late(recipe));
         let (numbered, others): (Vec<_>, Vec<_>) = late.partition(|recipe| is_numbered(recipe));
         for recipe in others {
-            self.make(fresh, recipe, &known, &spans)?;
+            self.make(fresh, recipe, |_| None, &spans)?;
         }
         make_numbered(fresh, numbered)?;
         for alias in &aliases {
@@ -459,51 +514,41 @@ impl Session {
         &self,
         fresh: &Self,
         recipe: &Recipe,
-        known: &recipe::Known,
+        image: impl FnOnce(u64) -> Option<Arc<Vec<u8>>>,
         spans: &memory::Spans,
     ) -> Result<(), RebuildError> {
         let actor = in_context(recipe.context);
         if let Some(load) = recipe.read::<wire::ModuleLoad<'_>>() {
-            return self.load(
-                fresh,
-                recipe,
-                known,
-                load.module.0,
-                |image, payload, digest| {
-                    let load = wire::ModuleLoad {
-                        image_size: image.map_or(0, <[u8]>::len) as u64,
-                        image,
-                        payload,
-                        digest,
-                        ..load
-                    };
-                    let answer = fresh.ask(actor, "rebuild", &load)?;
-                    let facts = wire::ModuleLoadReply::decode(&answer.body).ok();
-                    let facts = facts.and_then(|reply| reply.facts.map(<[u8]>::to_vec));
-                    Ok((answer, facts.unwrap_or_default()))
-                },
-            );
+            let code = image(load.module.0);
+            return self.load(fresh, recipe, code, |image, payload, digest| {
+                let load = wire::ModuleLoad {
+                    image_size: image.map_or(0, <[u8]>::len) as u64,
+                    image,
+                    payload,
+                    digest,
+                    ..load
+                };
+                let answer = fresh.ask(actor, "rebuild", &load)?;
+                let facts = wire::ModuleLoadReply::decode(&answer.body).ok();
+                let facts = facts.and_then(|reply| reply.facts.map(<[u8]>::to_vec));
+                Ok((answer, facts.unwrap_or_default()))
+            });
         }
         if let Some(load) = recipe.read::<wire::LibraryLoad<'_>>() {
-            return self.load(
-                fresh,
-                recipe,
-                known,
-                load.library.0,
-                |image, payload, digest| {
-                    let load = wire::LibraryLoad {
-                        image_size: image.map_or(0, <[u8]>::len) as u64,
-                        image,
-                        payload,
-                        digest,
-                        ..load
-                    };
-                    let answer = fresh.ask(actor, "rebuild", &load)?;
-                    let facts = wire::LibraryLoadReply::decode(&answer.body).ok();
-                    let facts = facts.and_then(|reply| reply.facts.map(<[u8]>::to_vec));
-                    Ok((answer, facts.unwrap_or_default()))
-                },
-            );
+            let code = image(load.library.0);
+            return self.load(fresh, recipe, code, |image, payload, digest| {
+                let load = wire::LibraryLoad {
+                    image_size: image.map_or(0, <[u8]>::len) as u64,
+                    image,
+                    payload,
+                    digest,
+                    ..load
+                };
+                let answer = fresh.ask(actor, "rebuild", &load)?;
+                let facts = wire::LibraryLoadReply::decode(&answer.body).ok();
+                let facts = facts.and_then(|reply| reply.facts.map(<[u8]>::to_vec));
+                Ok((answer, facts.unwrap_or_default()))
+            });
         }
         if let Some(reserve) = recipe.read::<wire::AddressReserve>() {
             return self.reserve_again(fresh, recipe, &reserve, spans);
@@ -539,12 +584,10 @@ impl Session {
         &self,
         fresh: &Self,
         recipe: &Recipe,
-        known: &recipe::Known,
-        object: u64,
+        image: Option<Arc<Vec<u8>>>,
         ask: impl FnOnce(Option<&[u8]>, u64, &[u8]) -> Result<(Answer, Vec<u8>), i32>,
     ) -> Result<(), RebuildError> {
         let what = "device code";
-        let image = known.image(object);
         let image = image.ok_or(RebuildError::Unmovable(
             "its device code is not where the program had it any more",
         ))?;
@@ -590,6 +633,30 @@ impl Session {
         self.links
             .go_on(Arc::clone(&last.link), last.control.clone());
     }
+}
+
+/// What was done before calls paused.
+#[derive(Default)]
+struct Ahead {
+    /// The recipes that were carried out.
+    made: HashSet<u64>,
+    /// The variables of modules and libraries.
+    variables: HashMap<u64, Vec<Variable>>,
+}
+
+/// Whether a recipe loads device code.
+fn is_code(recipe: &Recipe) -> bool {
+    recipe.read::<wire::ModuleLoad<'_>>().is_some()
+        || recipe.read::<wire::LibraryLoad<'_>>().is_some()
+}
+
+fn is_made_ahead(recipe: &Recipe) -> bool {
+    is_code(recipe)
+        || recipe.read::<wire::ContextCreate>().is_some()
+        || recipe.read::<wire::PrimaryRetain>().is_some()
+        || recipe.read::<wire::CtxSetLimit>().is_some()
+        || recipe.read::<wire::LibraryModule>().is_some()
+        || recipe.read::<wire::KernelFunction>().is_some()
 }
 
 fn hex(value: Option<u64>) -> String {

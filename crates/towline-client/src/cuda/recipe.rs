@@ -2,7 +2,7 @@
 //! setting the last. Contents are the server's to tell, executable graphs and recordings of events the driver's to make again
 //! ([`super::moving::Owner`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::cuda as wire;
@@ -58,7 +58,7 @@ pub(super) enum Key {
 }
 
 /// A request that is sent again.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Recipe {
     pub(super) request: u16,
     /// The context that it acted in.
@@ -188,7 +188,7 @@ pub(super) struct Known {
     next: u64,
     /// Runs of functions' numbers: how many, and the module or library.
     runs: BTreeMap<u64, (u64, u64)>,
-    images: HashMap<u64, KeptImage>,
+    images: HashMap<u64, Arc<KeptImage>>,
     /// Physical memory that was released while it was mapped.
     released: HashMap<u64, ()>,
     /// Links of device code that are under way.
@@ -264,8 +264,17 @@ impl Known {
 
     fn end_object(&mut self, object: u64) {
         self.end(Key::Object(object));
-        self.images.remove(&object);
-        self.runs.retain(|_, (_, of)| *of != object);
+    }
+
+    /// Ends a module or library, with what is known of its code.
+    fn end_image(&mut self, image: u64) {
+        self.end_object(image);
+        self.forget_code(image);
+    }
+
+    fn forget_code(&mut self, image: u64) {
+        self.images.remove(&image);
+        self.runs.retain(|_, (_, of)| *of != image);
     }
 
     fn end_if(&mut self, ends: impl Fn(&Recipe) -> bool) {
@@ -285,8 +294,7 @@ impl Known {
             if recipe.request == <wire::ModuleLoad<'_> as Request<'_>>::ID
                 && let Key::Object(module) = recipe.key
             {
-                self.images.remove(&module);
-                self.runs.retain(|_, (_, of)| *of != module);
+                self.forget_code(module);
             }
         }
     }
@@ -463,10 +471,10 @@ impl Known {
             return self.keep(recipe);
         }
         if let Some(ended) = recipe.read::<wire::ModuleUnload>() {
-            return self.end_object(ended.hmod.0);
+            return self.end_image(ended.hmod.0);
         }
         if let Some(ended) = recipe.read::<wire::LibraryUnload>() {
-            return self.end_object(ended.library.0);
+            return self.end_image(ended.library.0);
         }
         if let Some(made) = recipe.read::<wire::LibraryModule>() {
             let library = made.library.0;
@@ -765,7 +773,7 @@ impl Recipes {
 
     /// The device code of a module or library.
     pub(super) fn keep_image(&self, object: u64, image: KeptImage) {
-        self.lock().images.insert(object, image);
+        self.lock().images.insert(object, Arc::new(image));
     }
 }
 
@@ -775,8 +783,22 @@ impl Known {
         self.recipes.values()
     }
 
-    pub(super) fn image(&self, object: u64) -> Option<Arc<Vec<u8>>> {
-        self.images.get(&object)?.bytes()
+    /// As [`Self::in_order`], with what tells each from those that come later.
+    pub(super) fn numbered(&self) -> impl Iterator<Item = (u64, &Recipe)> {
+        self.recipes
+            .iter()
+            .map(|(number, recipe)| (*number, recipe))
+    }
+
+    /// Whether all of these live.
+    pub(super) fn has_all(&self, numbers: &HashSet<u64>) -> bool {
+        let mut numbers = numbers.iter();
+        numbers.all(|number| self.recipes.contains_key(number))
+    }
+
+    /// Where the device code of a module or library is.
+    pub(super) fn image(&self, object: u64) -> Option<Arc<KeptImage>> {
+        self.images.get(&object).cloned()
     }
 
     /// Physical memory that goes with its addresses.
@@ -808,7 +830,7 @@ impl Known {
     pub(super) fn bytes(&self) -> usize {
         let bodies = self.recipes.values();
         let bodies = bodies.map(|recipe| recipe.body.len() + recipe.reply.len());
-        let images = self.images.values().map(|image| match image {
+        let images = self.images.values().map(|image| match &**image {
             KeptImage::Bytes(bytes) => bytes.len(),
             KeptImage::Read(_) => 0,
         });
@@ -1031,7 +1053,8 @@ mod tests {
                 .find_map(|recipe| recipe.read::<wire::LibraryLoad<'_>>());
             let kept = kept.expect("it is kept");
             assert_eq!((kept.image, kept.payload), (None, 0));
-            assert_eq!(known.image(5).expect("it is kept").as_slice(), b"ptx");
+            let image = known.image(5).and_then(|image| image.bytes());
+            assert_eq!(image.expect("it is kept").as_slice(), b"ptx");
         }
         post(
             &recipes,
@@ -1040,7 +1063,10 @@ mod tests {
                 library: wire::LibraryHandle(5),
             },
         );
-        assert_eq!((count(&recipes), recipes.lock().image(5)), (0, None));
+        assert_eq!(
+            (count(&recipes), recipes.lock().image(5).is_none()),
+            (0, true)
+        );
     }
 
     #[test]

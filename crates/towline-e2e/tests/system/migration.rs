@@ -162,6 +162,12 @@ fn steady_cuda(server: &Server, arguments: &[&str]) -> Running {
     client
 }
 
+/// How to start a server, and on it a program that computes until it is told to stop: of OpenCL, and of CUDA.
+const APIS: [(fn() -> Server, fn(&Server) -> Running); 2] = [
+    (Server::start, steady),
+    (soft, |server| steady_cuda(server, &[])),
+];
+
 #[test]
 fn busy_cuda_program_moves_back_and_forth() {
     let servers = [soft(), soft()];
@@ -283,10 +289,9 @@ fn server_that_ends_has_its_sessions_move() {
 
 #[test]
 fn target_that_dies_leaves_the_session_where_it_is() {
-    let server = Server::start();
     let mut random = Random::new();
-    for _ in 0..3 {
-        let mut other = Server::start();
+    for (start, steady) in APIS.into_iter().cycle().take(6) {
+        let (server, mut other) = (start(), start());
         let client = steady(&server);
         let moved = std::thread::scope(|scope| {
             let (address, session) = (other.address().to_owned(), only(&server));
@@ -307,9 +312,9 @@ fn target_that_dies_leaves_the_session_where_it_is() {
 
 #[test]
 fn client_that_dies_in_a_move_leaves_nothing() {
-    let servers = [Server::start(), Server::start()];
     let mut random = Random::new();
-    for _ in 0..3 {
+    for (start, steady) in APIS.into_iter().cycle().take(6) {
+        let servers = [start(), start()];
         let mut client = steady(&servers[0]);
         let session = only(&servers[0]);
         std::thread::scope(|scope| {
@@ -324,11 +329,15 @@ fn client_that_dies_in_a_move_leaves_nothing() {
 
 #[test]
 fn connections_may_be_cut_while_a_session_moves() {
-    let servers = [Server::start(), Server::start()];
+    connections_are_cut(&[Server::start(), Server::start()], "steady");
+    connections_are_cut(&[soft(), soft()], "cuda_steady");
+}
+
+fn connections_are_cut(servers: &[Server; 2], program: &str) {
     let proxies = [0, 1].map(|at| Proxy::to(servers[at].address(), None));
     let client = Client::with_options(
         &["--server", &proxies[0].address()],
-        opencl_program("steady"),
+        opencl_program(program),
     );
     let mut client = client.start();
     client.wait_for("computing");

@@ -41,6 +41,7 @@ impl Session {
         &self,
         fresh: &Self,
         owner: &dyn Owner,
+        ahead: &Ahead,
     ) -> Result<(), RebuildError> {
         let (parts, variables) = {
             let known = self.recipes.lock();
@@ -53,7 +54,7 @@ impl Session {
                 }
                 self.cut_array(fresh, recipe, owner, &mut parts)?;
             }
-            (parts, self.find_variables(fresh, &known, owner)?)
+            (parts, self.find_variables(fresh, &known, owner, ahead)?)
         };
         let elsewhere = variables
             .iter()
@@ -216,6 +217,7 @@ impl Session {
         fresh: &Self,
         known: &recipe::Known,
         owner: &dyn Owner,
+        ahead: &Ahead,
     ) -> Result<Vec<Found>, RebuildError> {
         let mut all = Vec::new();
         let contexts = self.contexts_of(known);
@@ -227,8 +229,13 @@ impl Session {
             let Some(code) = module.or(library) else {
                 continue;
             };
-            let image = known.image(code);
-            let variables = image.and_then(|image| owner.variables(self, &image));
+            let variables = match ahead.variables.get(&code) {
+                Some(variables) => Some(variables.clone()),
+                None => known
+                    .image(code)
+                    .and_then(|image| image.bytes())
+                    .and_then(|image| owner.variables(self, &image)),
+            };
             let variables = variables.ok_or(RebuildError::Unmovable(
                 "device code of it cannot be read, or allocates memory in kernels",
             ))?;

@@ -8,6 +8,7 @@ const SPAN: u64 = 32 << 20;
 const POOL_ALIGNMENT: u64 = 512;
 
 /// Spans of addresses: where each begins, and its bytes.
+#[derive(Default)]
 pub(super) struct Spans(Vec<(u64, u64)>);
 
 impl Spans {
@@ -121,7 +122,7 @@ impl Session {
                 continue;
             };
             match recipe.read::<wire::PoolAlloc>() {
-                // A driver's pool has addresses of its own, which nothing else can have.
+                // Where it can be, a pool's memory is the pool's again.
                 Some(made) if self.snapshot.genuine => {
                     let pool = pools.entry((recipe.context, made.pool.0)).or_default();
                     pool.push((address, size));
@@ -130,6 +131,15 @@ impl Session {
                     let key = (recipe.context, spans.around(address));
                     placed.entry(key).or_default().extend([address, size]);
                 }
+            }
+        }
+        for ((context, pool), allocations) in pools {
+            if fill_pool(fresh, context, pool, &allocations)? {
+                continue;
+            }
+            for (address, size) in allocations {
+                let key = (context, spans.around(address));
+                placed.entry(key).or_default().extend([address, size]);
             }
         }
         let devices = devices(known);
@@ -148,9 +158,6 @@ impl Session {
             let asked = fresh.call(in_context(context), "rebuild", &request);
             asked.map_err(|status| fresh.unplaced("memory", span, status))?;
         }
-        for ((context, pool), allocations) in pools {
-            fill_pool(fresh, context, pool, allocations)?;
-        }
         Ok(())
     }
 }
@@ -167,13 +174,15 @@ fn devices(known: &recipe::Known) -> HashMap<u64, i32> {
 }
 
 /// Allocates from an empty pool so that everything comes to lie where it is: from the lowest address on, with what fills the gaps in between,
-/// which is freed in the end. A pool gives out what is free from the lowest address on (measured with driver 580.159).
+/// which is freed in the end. A pool gives out what is free from the lowest address on (measured with driver 580.159). `false` where something came to lie
+/// elsewhere: then nothing is allocated.
 fn fill_pool(
     fresh: &Session,
     context: u64,
     pool: u64,
-    mut allocations: Vec<(u64, u64)>,
-) -> Result<(), RebuildError> {
+    allocations: &[(u64, u64)],
+) -> Result<bool, RebuildError> {
+    let what = "memory of a pool";
     let actor = in_context(context);
     let allocate = |size: u64| {
         let request = wire::PoolAlloc {
@@ -182,47 +191,42 @@ fn fill_pool(
             size,
         };
         let body = fresh.call(actor, "rebuild", &request);
-        let reply = body.and_then(|body| {
-            let reply = wire::PoolAllocReply::decode(&body);
-            reply.map_or(Err(fresh.malformed()), |reply| Ok(reply.address))
-        });
-        let address = reply.map_err(|status| fresh.refused("memory of a pool", status))?;
-        Ok::<u64, RebuildError>(address.unwrap_or(0))
+        let body = body.map_err(|status| fresh.refused(what, status))?;
+        let reply = wire::PoolAllocReply::decode(&body);
+        let address = reply.ok().and_then(|reply| reply.address);
+        address.ok_or_else(|| fresh.refused(what, fresh.malformed()))
     };
     let free = |address: u64| {
         let stream = wire::StreamHandle(0);
         let freed = fresh.post(actor, &wire::PoolFree { stream, address });
-        freed.map_err(|status| fresh.refused("memory of a pool", status))
+        freed.map_err(|status| fresh.refused(what, status))
     };
-    let expect = |wanted: u64, got: u64| match wanted == got {
-        true => Ok(()),
-        false => Err(RebuildError::Differs {
-            what: "the address of memory of a pool".into(),
-            ours: hex(Some(wanted)),
-            theirs: hex(Some(got)),
-        }),
-    };
-    allocations.sort_unstable();
-    let Some((lowest, _)) = allocations.first().copied() else {
-        return Ok(());
-    };
-    let mut fillers = Vec::new();
+    let mut sorted = allocations.to_vec();
+    sorted.sort_unstable();
     let mut next = allocate(POOL_ALIGNMENT)?;
-    if next > lowest {
-        return expect(lowest, next);
-    }
     // Its place is free again for what comes next on the stream.
     free(next)?;
-    for (address, size) in allocations {
-        if address > next {
+    let (mut fillers, mut made, mut fits) = (Vec::new(), Vec::new(), true);
+    for (address, size) in sorted {
+        fits &= address >= next;
+        if fits && address > next {
             let filler = allocate(address - next)?;
-            expect(next, filler)?;
             fillers.push(filler);
+            fits = filler == next;
         }
-        expect(address, allocate(size)?)?;
+        if !fits {
+            break;
+        }
+        let got = allocate(size)?;
+        made.push(got);
+        fits = got == address;
         next = address + size.next_multiple_of(POOL_ALIGNMENT);
     }
-    fillers.into_iter().try_for_each(free)
+    fillers.into_iter().try_for_each(free)?;
+    if !fits {
+        made.into_iter().try_for_each(free)?;
+    }
+    Ok(fits)
 }
 
 #[cfg(test)]
