@@ -12,7 +12,7 @@ mod contents;
 mod memory;
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use towline_backend::cuda::Message;
@@ -184,24 +184,20 @@ impl Session {
         if fresh.link().minted() != Link::FIRST_NUMBER {
             return Err(RebuildError::Used(fresh.server().into()));
         }
-        let ahead = self.make_ahead(&fresh, owner)?;
+        let mut ahead = self.make_ahead(&fresh, owner)?;
         let began = Instant::now();
         let alone = owner.stop(patience);
         let alone = alone.ok_or(RebuildError::Busy("calls are under way"))?;
         let stopped = Instant::now();
         self.movable(owner)?;
-        if !self.recipes.lock().has_all(&ahead.made) {
-            return Err(RebuildError::Busy(
-                "it has unloaded device code, or ended a context, meanwhile",
-            ));
-        }
+        self.end_what_ended(&fresh, &mut ahead)?;
         owner.prepare(self);
         self.quiesce(patience)?;
         owner.at_rest(self)?;
         // What is made there from now on has numbers that nothing has here.
         fresh.link().count_from(link.minted());
         let rested = Instant::now();
-        let aliases = self.make_all(&fresh, &ahead.made)?;
+        let aliases = self.make_all(&fresh, &ahead)?;
         fresh.set_aliases(aliases);
         owner.remake(self, &MovedTo { fresh: &fresh })?;
         fresh.accepted()?;
@@ -428,15 +424,42 @@ impl Session {
                 ahead.variables.insert(object, variables);
             }
             self.make(fresh, &recipe, |_| image, &spans)?;
-            ahead.made.insert(number);
+            ahead.made.insert(number, recipe);
         }
         fresh.accepted()?;
         Ok(ahead)
     }
 
+    /// Ends there what has ended here since it was made ahead.
+    fn end_what_ended(&self, fresh: &Self, ahead: &mut Ahead) -> Result<(), RebuildError> {
+        let known = self.recipes.lock();
+        let ended = ahead.made.extract_if(|number, _| !known.has(*number));
+        for (_, recipe) in ended {
+            let actor = in_context(recipe.context);
+            let module = recipe.read::<wire::ModuleLoad<'_>>();
+            let library = recipe.read::<wire::LibraryLoad<'_>>();
+            let posted = if let Some(made) = module {
+                fresh.post(actor, &wire::ModuleUnload { hmod: made.module })
+            } else if let Some(made) = library {
+                let library = made.library;
+                fresh.post(actor, &wire::LibraryUnload { library })
+            } else if recipe.read::<wire::CtxSetLimit>().is_some()
+                || recipe.read::<wire::LibraryModule>().is_some()
+                || recipe.read::<wire::KernelFunction>().is_some()
+            {
+                // Set again since, or part of a library.
+                Ok(())
+            } else {
+                return Err(RebuildError::Busy("it has ended a context meanwhile"));
+            };
+            posted.map_err(|status| fresh.refused("device code", status))?;
+        }
+        Ok(())
+    }
+
     /// Makes everything that has a recipe, in three steps: what memory is made in, memory, and what reads it. Gives the variables that lie
     /// elsewhere than the program was told.
-    fn make_all(&self, fresh: &Self, ahead: &HashSet<u64>) -> Result<Vec<Alias>, RebuildError> {
+    fn make_all(&self, fresh: &Self, ahead: &Ahead) -> Result<Vec<Alias>, RebuildError> {
         let known = self.recipes.lock();
         let is_numbered = |recipe: &Recipe| matches!(recipe.key, Key::Texture(_) | Key::Surface(_));
         let is_late = |recipe: &Recipe| {
@@ -447,7 +470,7 @@ impl Session {
         let spans = memory::spans(known.in_order());
         let mut aliases = Vec::new();
         for (number, recipe) in known.numbered() {
-            if is_late(recipe) || ahead.contains(&number) {
+            if is_late(recipe) || ahead.made.contains_key(&number) {
                 continue;
             }
             match variable(recipe) {
@@ -639,7 +662,7 @@ impl Session {
 #[derive(Default)]
 struct Ahead {
     /// The recipes that were carried out.
-    made: HashSet<u64>,
+    made: HashMap<u64, Recipe>,
     /// The variables of modules and libraries.
     variables: HashMap<u64, Vec<Variable>>,
 }

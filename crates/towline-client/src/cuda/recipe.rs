@@ -2,7 +2,7 @@
 //! setting the last. Contents are the server's to tell, executable graphs and recordings of events the driver's to make again
 //! ([`super::moving::Owner`]).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::cuda as wire;
@@ -790,10 +790,9 @@ impl Known {
             .map(|(number, recipe)| (*number, recipe))
     }
 
-    /// Whether all of these live.
-    pub(super) fn has_all(&self, numbers: &HashSet<u64>) -> bool {
-        let mut numbers = numbers.iter();
-        numbers.all(|number| self.recipes.contains_key(number))
+    /// Whether a recipe lives.
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.recipes.contains_key(&number)
     }
 
     /// Where the device code of a module or library is.

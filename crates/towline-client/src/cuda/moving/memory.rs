@@ -4,6 +4,8 @@ use super::*;
 
 /// Drivers heed a wish for as many addresses as this, at multiples of it, and not one for a few (measured with driver 580.159).
 const SPAN: u64 = 32 << 20;
+/// More than any gap between allocations of a pool.
+const LARGEST_GAP: u64 = 1 << 36;
 /// Allocations of pools begin at multiples of this.
 const POOL_ALIGNMENT: u64 = 512;
 
@@ -190,13 +192,19 @@ fn fill_pool(
             pool: wire::MemoryPoolHandle(pool),
             size,
         };
-        let body = fresh.call(actor, "rebuild", &request);
-        let body = body.map_err(|status| fresh.refused(what, status))?;
+        let body = match fresh.call(actor, "rebuild", &request) {
+            // A gap may be larger than memory.
+            Err(wire::CUDA_ERROR_OUT_OF_MEMORY) => return Ok(0),
+            body => body.map_err(|status| fresh.refused(what, status))?,
+        };
         let reply = wire::PoolAllocReply::decode(&body);
         let address = reply.ok().and_then(|reply| reply.address);
         address.ok_or_else(|| fresh.refused(what, fresh.malformed()))
     };
     let free = |address: u64| {
+        if address == 0 {
+            return Ok(());
+        }
         let stream = wire::StreamHandle(0);
         let freed = fresh.post(actor, &wire::PoolFree { stream, address });
         freed.map_err(|status| fresh.refused(what, status))
@@ -208,7 +216,7 @@ fn fill_pool(
     free(next)?;
     let (mut fillers, mut made, mut fits) = (Vec::new(), Vec::new(), true);
     for (address, size) in sorted {
-        fits &= address >= next;
+        fits &= address.wrapping_sub(next) < LARGEST_GAP;
         if fits && address > next {
             let filler = allocate(address - next)?;
             fillers.push(filler);
