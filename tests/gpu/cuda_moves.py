@@ -52,6 +52,8 @@ class Moves:
     def __init__(self, folder: pathlib.Path, gpus: tuple[str, str], scratch: pathlib.Path) -> None:
         self.towline, self.folder, self.gpus, self.scratch = folder / "towline", folder, gpus, scratch
         self.python = os.environ.get("PYTHON", "python3")
+        # What training prints natively.
+        self.natively: dict[str, str] = {}
 
     @contextlib.contextmanager
     def servers(self, over: str) -> Iterator[list[Server]]:
@@ -120,10 +122,12 @@ class Moves:
     def train(self, over: str, steps: int, turns: int, options: list[str]) -> dict[str, Any]:
         command = [self.python, str(PROGRAMS / "train_moved.py"), str(steps), *options]
         name = "train" + "".join(options)
-        native = self.start(None, command, f"{name}-native")
-        native.communicate(timeout=LIMIT_S)
+        if name not in self.natively:
+            native = self.start(None, command, f"{name}-native")
+            native.communicate(timeout=LIMIT_S)
+            self.natively[name] = self.output(f"{name}-native")[0]
         row = self.moved(f"{name}-{over}", command, over, turns, 0.3, "5 ")
-        same = row.pop("output") == self.output(f"{name}-native")[0]
+        same = row.pop("output") == self.natively[name]
         print(f"{name} {over}: losses of {steps} steps {'equal' if same else 'DIFFER'}", flush=True)
         return row | {"steps": steps, "equal": same}
 

@@ -2,8 +2,9 @@
  * Computes and checks round after round until the test says stop, with something of each kind that a program has: memory of its own and of a
  * pool, pinned and managed memory, a variable of its module, a library, streams, events, an executable graph.
  *
- *   cuda_steady [MIB [asks|stores]]    holds so many MiB more; "asks" where the module's variable lies and copies from there, or "stores"
- *                                      in device memory where it lies
+ *   cuda_steady [MIB [none|asks|stores]]
+ *
+ * It holds so many MiB more, and "asks" where the module's variable lies and copies from there, or "stores" in device memory where it lies.
  */
 #include "driver.h"
 
@@ -55,7 +56,7 @@ int main(int argc, char **argv)
          0, NULL, NULL, 0);
     CALL(cuLibraryGetKernel, (void **, void *, const char *), &kernel, library, "step");
     uint64_t variable = 0;
-    if (argc > 2)
+    if (argc > 2 && strcmp(argv[2], "none") != 0)
         CALL(cuModuleGetGlobal_v2, (uint64_t *, size_t *, void *, const char *), &variable, NULL, module, "rounds");
     for (int i = 0; i < 2; i++)
         streams[i] = make_cuda_stream();

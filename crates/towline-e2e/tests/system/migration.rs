@@ -179,6 +179,25 @@ fn busy_cuda_program_moves_back_and_forth() {
 }
 
 #[test]
+fn cuda_programs_move_at_any_moment() {
+    let servers = [soft(), soft()];
+    let mut random = Random::new();
+    for mode in ["asks", "none"].iter().cycle().take(8) {
+        let program = Client::new(&[&servers[0]], opencl_program("cuda_steady"));
+        let mut client = program.args(&["4", mode]).start();
+        std::thread::sleep(Duration::from_micros(random.below(400_000)));
+        for (from, to) in [(0, 1), (1, 0), (0, 1)] {
+            if let [session] = sessions(&servers[from])[..] {
+                let output = migrate(&servers[from], session, servers[to].address());
+                assert!(output.status.success(), "{}", errors(&output));
+            }
+        }
+        client.go_on();
+        client.finish().lines_of_success();
+    }
+}
+
+#[test]
 fn variables_move_with_what_the_program_was_told() {
     let servers = [soft(), soft()];
     let client = steady_cuda(&servers[0], &["0", "asks"]);

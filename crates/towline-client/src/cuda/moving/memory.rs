@@ -117,35 +117,23 @@ impl Session {
         known: &recipe::Known,
         spans: &Spans,
     ) -> Result<(), RebuildError> {
-        let mut placed: BTreeMap<(u64, (u64, u64)), Vec<u64>> = BTreeMap::new();
-        let mut pools: BTreeMap<(u64, u64), Vec<(u64, u64)>> = BTreeMap::new();
+        let mut groups: BTreeMap<(u64, (u64, u64)), Group> = BTreeMap::new();
         for recipe in known.in_order() {
             let Some((address, size)) = allocation(recipe) else {
                 continue;
             };
+            let group = groups.entry((recipe.context, spans.around(address)));
+            let group = group.or_default();
+            group.words.extend([address, size]);
             match recipe.read::<wire::PoolAlloc>() {
-                // Where it can be, a pool's memory is the pool's again.
-                Some(made) if self.snapshot.genuine => {
-                    let pool = pools.entry((recipe.context, made.pool.0)).or_default();
-                    pool.push((address, size));
-                }
-                _ => {
-                    let key = (recipe.context, spans.around(address));
-                    placed.entry(key).or_default().extend([address, size]);
-                }
-            }
-        }
-        for ((context, pool), allocations) in pools {
-            if fill_pool(fresh, context, pool, &allocations)? {
-                continue;
-            }
-            for (address, size) in allocations {
-                let key = (context, spans.around(address));
-                placed.entry(key).or_default().extend([address, size]);
+                Some(made) => group.of_pools.push((made.pool.0, address, size)),
+                None => group.has_others = true,
             }
         }
         let devices = devices(known);
-        for ((context, (span, span_size)), words) in placed {
+        // What a pool would have to have itself. Ahead of its first allocation a pool has no addresses, which may be many.
+        let mut pools: BTreeMap<(u64, u64), Vec<(u64, u64)>> = BTreeMap::new();
+        for ((context, (span, span_size)), group) in groups {
             let device = devices.get(&context).copied();
             let device = device.ok_or(RebuildError::Unmovable(
                 "memory of it is of a context that has ended",
@@ -154,14 +142,41 @@ impl Session {
                 device,
                 span,
                 span_size,
-                words: words.len() as u32,
-                allocations: wire::List::Values(&words),
+                words: group.words.len() as u32,
+                allocations: wire::List::Values(&group.words),
             };
-            let asked = fresh.call(in_context(context), "rebuild", &request);
-            asked.map_err(|status| fresh.unplaced("memory", span, status))?;
+            match fresh.call(in_context(context), "rebuild", &request) {
+                Ok(_) => {}
+                Err(wire::CUDA_ERROR_ALREADY_MAPPED) if !group.has_others => {
+                    for (pool, address, size) in group.of_pools {
+                        let pool = pools.entry((context, pool)).or_default();
+                        pool.push((address, size));
+                    }
+                }
+                Err(status) => return Err(fresh.unplaced("memory", span, status)),
+            }
+        }
+        for ((context, pool), allocations) in pools {
+            if !fill_pool(fresh, context, pool, &allocations)? {
+                return Err(RebuildError::Taken {
+                    server: fresh.server().into(),
+                    address: allocations[0].0,
+                });
+            }
         }
         Ok(())
     }
+}
+
+/// Allocations of one span.
+#[derive(Default)]
+struct Group {
+    /// Where each begins, and its bytes.
+    words: Vec<u64>,
+    /// Those of pools: the pool, where each begins, and its bytes.
+    of_pools: Vec<(u64, u64, u64)>,
+    /// Others are among them.
+    has_others: bool,
 }
 
 /// The device of each context.
