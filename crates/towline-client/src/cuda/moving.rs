@@ -700,8 +700,11 @@ fn place_in(request: u16, body: &[u8]) -> Option<(u64, u64)> {
     Some((reply.dptr?, reply.bytes?))
 }
 
+/// Where something begins, and its bytes.
+type Extent = (u64, u64);
+
 /// The name of a variable that the program asked for, and where it was told that it lies.
-fn variable(recipe: &Recipe) -> Option<(&[u8], Option<(u64, u64)>)> {
+fn variable(recipe: &Recipe) -> Option<(&[u8], Option<Extent>)> {
     let of_module = recipe.read::<wire::ModuleGetGlobalV2<'_>>();
     let of_library = recipe.read::<wire::LibraryGetGlobal<'_>>();
     let managed = recipe.read::<wire::LibraryGetManaged<'_>>();
