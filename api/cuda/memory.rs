@@ -103,7 +103,7 @@ extern "C" {
     /// Tells where the device sees pinned host memory; for registered memory that is elsewhere than the host does.
     #[call(id = 0x0411, local, since = "3.2")]
     fn cuMemHostGetDevicePointer_v2(
-        #[out(cleared)] pdptr: *mut CUdeviceptr,
+        #[out(place, cleared)] pdptr: *mut CUdeviceptr,
         #[local] p: *mut c_void,
         Flags: u32,
     ) -> CUresult;

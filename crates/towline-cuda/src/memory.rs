@@ -136,6 +136,11 @@ impl Ranges {
             .is_some_and(|(_, range)| range.kind.is_device())
     }
 
+    fn is_registered(&self, address: u64) -> bool {
+        self.find(address)
+            .is_some_and(|(_, range)| matches!(range.kind, Kind::Registered(_)))
+    }
+
     /// The ranges that begin within these bytes.
     pub(crate) fn within(&self, start: u64, size: u64) -> Vec<(u64, Range)> {
         let inside = self.0.range(start..start.saturating_add(size));
@@ -857,22 +862,27 @@ impl MemoryCalls for Driver {
 
     fn cuMemHostGetDevicePointer_v2(
         &self,
+        pdptr: Out<CUdeviceptr>,
         p: Vouched<'_, *mut c_void>,
         Flags: u32,
-    ) -> Result<CUdeviceptr, CUresult> {
+    ) -> Result<(), CUresult> {
         self.current()?;
-        if Flags != 0 {
+        if Flags != 0 || !pdptr.wanted() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        self.device_pointer(p.addr() as u64)
+        pdptr.set(self.device_pointer(p.addr() as u64)?);
+        Ok(())
     }
 
     fn cuMemHostGetFlags(&self, p: Vouched<'_, *mut c_void>) -> Result<u32, CUresult> {
         self.current()?;
         let ranges = read(&self.memory);
         match ranges.find(p.addr() as u64).map(|(_, range)| range.kind) {
-            // Where addresses are unified, devices see all of it (seen with driver 580.159).
-            Some(Kind::Allocated(flags)) => Ok(flags | CU_MEMHOSTALLOC_DEVICEMAP),
+            // Where addresses are unified, devices see all of it, and all contexts do (seen with driver 580.159).
+            Some(Kind::Allocated(flags)) => {
+                Ok(flags & !CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)
+            }
+            Some(Kind::Managed) => Ok(CU_MEMHOSTALLOC_DEVICEMAP),
             // Of how it was registered, what allocations know too.
             Some(Kind::Registered(flags)) => {
                 Ok(flags & CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)
@@ -889,7 +899,9 @@ impl MemoryCalls for Driver {
     ) -> Result<(), CUresult> {
         self.current().and_then(|context| {
             self.safe_in_captures()?;
-            if p.is_null() || bytesize == 0 {
+            // Registers of other devices are none that a server reaches.
+            let is_apart = Flags & CU_MEMHOSTREGISTER_IOMEMORY != 0;
+            if p.is_null() || bytesize == 0 || is_apart {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
             let start = p.addr() as u64;
@@ -940,6 +952,13 @@ impl MemoryCalls for Driver {
         let told = told.ok_or_else(|| unknown_attribute(attribute))?;
         let (told, outcome) = match told {
             Ok(told) => (told, Ok(())),
+            // A program that asks for this alone is going to use it. What asks for all attributes at once looks at many pointers.
+            Err(_)
+                if attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+                    && read(&self.memory).is_registered(ptr) =>
+            {
+                (Told::Word(self.device_pointer(ptr)?), Ok(()))
+            }
             // The host's address of memory that the host lacks is told as NULL besides (seen with driver 580.159).
             Err(status)
                 if attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER

@@ -212,7 +212,7 @@ impl Driver {
                 let acting = self.acting_in(self.context(range.context)?)?;
                 Ok(self.twin(&acting, start, range.size)? + (address - start))
             }
-            kind if kind.is_device() => Ok(address),
+            // Managed and device memory have one already, and are refused (seen with driver 580.159).
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }
