@@ -539,7 +539,7 @@ extern "C" {
         alias = "cuGraphInstantiate@10.0"
     )]
     fn cuGraphInstantiate_v2(
-        #[out] phGraphExec: *mut CUgraphExec,
+        #[out(place)] phGraphExec: *mut CUgraphExec,
         hGraph: CUgraph,
         #[out(nullable)] phErrorNode: *mut CUgraphNode,
         #[out(bytes = bufferSize, nullable)] logBuffer: *mut c_char,

@@ -282,7 +282,10 @@ impl CopyCalls for Driver {
         if hStream.is_null() {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        // Before anything else (seen with driver 580.159).
+        let valid = self.expect_valid_capture(hStream);
         let done = match (dsts, srcs, sizes, attrs, attrsIdxs) {
+            _ if valid.is_err() => valid.map_err(|status| (None, status)),
             (Some(to), Some(from), Some(sizes), Some(attrs), Some(at)) => {
                 let (copies, call) = ((to, from, sizes), "cuMemcpyBatchAsync");
                 self.copy_batch(call, copies, (attrs, at), hStream)

@@ -647,23 +647,32 @@ impl GraphCalls for Driver {
     fn cuGraphDestroyNode(&self, hNode: CUgraphNode) -> Result<(), CUresult> {
         self.with_graphs(|graphs| {
             let node = hNode.addr() as u64;
-            graphs.expect_uncaptured(graphs.node(node)?.graph)?;
+            let graph = graphs.node(node)?.graph;
+            graphs.expect_loosable(graph)?;
+            graphs.expect_uncaptured(graph)?;
             graphs.remove_node(node)
         })
     }
 
     fn cuGraphInstantiate_v2(
         &self,
+        phGraphExec: Out<CUgraphExec>,
         hGraph: CUgraph,
         phErrorNode: Out<CUgraphNode>,
         logBuffer: OutList<u8>,
-    ) -> Result<CUgraphExec, CUresult> {
+    ) -> Result<(), CUresult> {
+        if !phGraphExec.wanted() {
+            self.current()?;
+            self.safe_in_captures()?;
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         let made = self.instantiate(hGraph.addr() as u64, 0, std::ptr::null_mut());
         let node = made.as_ref().err().map_or(0, |unmade| unmade.node);
         phErrorNode.set(node_handle(node));
         // The driver's words stay on the server.
         logBuffer.set(0, 0);
-        made.map_err(|unmade| unmade.status)
+        phGraphExec.set(made.map_err(|unmade| unmade.status)?);
+        Ok(())
     }
 
     fn cuGraphInstantiateWithFlags(

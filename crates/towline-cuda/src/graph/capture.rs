@@ -207,6 +207,19 @@ impl Driver {
         }
     }
 
+    /// Refuses a stream whose capture is invalid, from threads without a context too.
+    pub(crate) fn expect_valid_capture(&self, stream: CUstream) -> Result<(), CUresult> {
+        if !self.is_capturing() {
+            return Ok(());
+        }
+        let captures = &lock(&self.graphs).captures;
+        let id = captures.streams.get(&(stream.addr() as u64));
+        match id.and_then(|id| captures.captures.get(id)) {
+            Some(capture) if !capture.valid => Err(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses what waits for all of a context while a stream of it is captured.
     pub(crate) fn uncaptured_context(&self, context: u64) -> Result<(), CUresult> {
         if !self.is_capturing() {
