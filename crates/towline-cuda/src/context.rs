@@ -215,9 +215,8 @@ impl Driver {
         Ok(handle.to_raw())
     }
 
-    /// The device whose primary context is the thread's, which has ended: by a reset, where that is one.
-    fn reset_device(&self) -> Result<CUdevice, CUresult> {
-        let number = thread::current();
+    /// The device whose primary context this is, which has ended: by a reset, where that is one.
+    fn reset_device(&self, number: u64) -> Result<CUdevice, CUresult> {
         let mut devices = self.ready()?.devices.iter();
         let device = devices.position(|device| device.primary == number);
         device
@@ -442,19 +441,27 @@ impl ContextCalls for Driver {
 
     fn cuCtxGetDevice(&self) -> Result<CUdevice, CUresult> {
         match self.current() {
-            Err(CUDA_ERROR_CONTEXT_IS_DESTROYED) => self.reset_device(),
+            Err(CUDA_ERROR_CONTEXT_IS_DESTROYED) => self.reset_device(thread::current()),
             current => current.map(|context| context.device),
         }
     }
 
     fn cuCtxGetDevice_v2(&self, ctx: CUcontext) -> Result<CUdevice, CUresult> {
-        let of = self.context_or_current(ctx);
-        of.map(|context| context.device)
+        // The runtime library asks so after a reset.
+        if ctx.is_null() {
+            return ContextCalls::cuCtxGetDevice(self);
+        }
+        match self.context_or_current(ctx) {
+            Ok(context) => Ok(context.device),
+            Err(status) => self.reset_device(ctx.addr() as u64).map_err(|_| status),
+        }
     }
 
     fn cuCtxGetFlags(&self) -> Result<u32, CUresult> {
         let context = match self.current() {
-            Err(CUDA_ERROR_CONTEXT_IS_DESTROYED) => return self.reset_device().map(|_| 0),
+            Err(CUDA_ERROR_CONTEXT_IS_DESTROYED) => {
+                return self.reset_device(thread::current()).map(|_| 0);
+            }
             current => current?,
         };
         let flags = context.flags.load(Ordering::Relaxed);

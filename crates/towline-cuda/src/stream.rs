@@ -594,7 +594,11 @@ fn tell_stream(
     let made = make();
     match made {
         Ok(stream) => place.set(stream),
-        Err(CUDA_ERROR_INVALID_CONTEXT | CUDA_ERROR_NOT_INITIALIZED) => {
+        Err(
+            CUDA_ERROR_INVALID_CONTEXT
+            | CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUDA_ERROR_NOT_INITIALIZED,
+        ) => {
             place.set(std::ptr::without_provenance_mut(usize::MAX));
         }
         Err(_) => {}
