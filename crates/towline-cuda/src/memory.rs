@@ -878,7 +878,7 @@ impl MemoryCalls for Driver {
         self.current()?;
         let ranges = read(&self.memory);
         match ranges.find(p.addr() as u64).map(|(_, range)| range.kind) {
-            // Where addresses are unified, devices see all of it, and all contexts do (seen with driver 580.159).
+            // Addresses are unified: all devices see it, and all contexts do (seen with driver 580.159).
             Some(Kind::Allocated(flags)) => {
                 Ok(flags & !CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)
             }
@@ -952,7 +952,7 @@ impl MemoryCalls for Driver {
         let told = told.ok_or_else(|| unknown_attribute(attribute))?;
         let (told, outcome) = match told {
             Ok(told) => (told, Ok(())),
-            // A program that asks for this alone is going to use it. What asks for all attributes at once looks at many pointers.
+            // A program that asks for this alone is going to use it; one that asks for all attributes looks at many pointers.
             Err(_)
                 if attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER
                     && read(&self.memory).is_registered(ptr) =>

@@ -89,6 +89,85 @@ fn launches_wait_for_nothing_and_only_what_is_touched_comes_back() {
 }
 
 #[test]
+fn memory_touched_after_each_wait_comes_with_it() {
+    let program = Program::new();
+    let memory = program.managed(1 << 20);
+    for round in 1..=4 {
+        program.add(at(memory), 4, null_mut());
+        program.machine.synchronise();
+        assert_eq!(get(memory, 0), round);
+        set(memory, 1, 100 * round);
+    }
+    program.add(at(memory), 4, null_mut());
+    program.machine.synchronise();
+    let (found, waits) = program.machine.costs(|_| {
+        set(memory, 2, 7);
+        [0, 1, 2, 3].map(|index| get(memory, index))
+    });
+    assert_eq!((found, waits), ([5, 401, 7, 5], 0));
+    program.add(at(memory), 4, null_mut());
+    program.machine.synchronise();
+    assert_eq!([0, 1, 2, 3].map(|index| get(memory, index)), [6, 402, 8, 6]);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn rounds_add_up_whoever_touches_memory_when() {
+    let program = Program::new();
+    let memory = program.managed(1 << 20);
+    let other = program.managed(64);
+    let (mut expected, mut of_other) = (0, 0);
+    for round in 0..400 {
+        program.add(at(memory), 1, null_mut());
+        program.add(at(other), 1, null_mut());
+        program.machine.synchronise();
+        (expected, of_other) = (expected + 1, of_other + 1);
+        // For long it is touched each time, then never, then now and then.
+        if round % 200 < 90 || round % 7 == 0 {
+            assert_eq!(get(memory, 0), expected, "round {round}");
+        }
+        if round % 100 < 40 {
+            expected += 10;
+            set(memory, 0, expected);
+        }
+        if round % 50 < 20 {
+            of_other *= 2;
+            set(other, 0, of_other);
+            of_other %= 1000;
+            set(other, 0, of_other);
+        }
+    }
+    assert_eq!([get(memory, 0), get(other, 0)], [expected, of_other]);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    assert_eq!(program.free(at(other)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn memory_that_kernels_still_use_is_not_fetched_ahead() {
+    let program = Program::new();
+    let memory = program.managed(1 << 20);
+    let stream = program.machine.stream();
+    for round in 1..=5 {
+        program.add(at(memory), 1, stream);
+        program.machine.synchronise();
+        assert_eq!(get(memory, 0), round);
+    }
+    let held = program.held();
+    program.add(at(memory), 1, held.stream);
+    // Behind this wait the kernel still is to come.
+    // SAFETY: the stream is live.
+    let waited = unsafe { program.machine.driver.cuStreamSynchronize(stream) };
+    assert_eq!(waited, CUDA_SUCCESS);
+    assert_eq!(get(memory, 0), 5);
+    held.let_go(&program);
+    assert_eq!(get(memory, 0), 6);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
 fn work_of_other_streams_is_behind_what_the_host_wrote() {
     let program = Program::new();
     let memory = program.managed(8 << 20);

@@ -186,7 +186,7 @@ impl Driver {
         };
         let region = Region::over(start as usize, size).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let lane = self.push_lane(acting)?;
-        let mirror = Mirror::new(region, acting, lane, memory);
+        let mirror = Mirror::new(region, size, acting, lane, memory);
         {
             let blocks = &mut *lock(&mirror.blocks);
             blocks.holders.fill(Holder::Host);
@@ -197,7 +197,6 @@ impl Driver {
 
     /// Where kernels find pinned memory, and what counts as such.
     pub(crate) fn device_pointer(&self, address: u64) -> Result<u64, CUresult> {
-        self.current()?;
         let (start, range) = match read(&self.memory).find(address) {
             Some((start, range)) => (start, range.clone()),
             None => return Err(CUDA_ERROR_INVALID_VALUE),
@@ -306,7 +305,7 @@ impl Driver {
             .release(acting.context.session, from, bytes as usize);
         let region = Region::at(from, bytes as usize)?;
         Some(self.push_lane(acting).and_then(|lane| {
-            let mirror = Mirror::new(region, acting, lane, 0);
+            let mirror = Mirror::new(region, 0, acting, lane, 0);
             {
                 let blocks = &mut *lock(&mirror.blocks);
                 blocks.holders.fill(Holder::Device);

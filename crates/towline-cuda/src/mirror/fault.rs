@@ -32,6 +32,8 @@ unsafe impl Send for Before {}
 /// A page that somebody waits for; it lies on the stack of the thread that waits.
 struct Request {
     address: usize,
+    /// The access is known to be a write.
+    writes: bool,
     /// 0 while it waits, then 1, or 2 where the page cannot be had.
     outcome: AtomicU32,
 }
@@ -118,10 +120,29 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
     let happened = unsafe { info.read() };
     // SAFETY: a fault has an address.
     let address = unsafe { happened.si_addr() }.addr();
-    if is_ours(address) && wait_for(address) {
+    if is_ours(address) && wait_for(address, is_write(context)) {
         return;
     }
     pass_on(signal, info, context);
+}
+
+/// Whether an access that faults is a write, where the processor tells.
+#[cfg(target_arch = "x86_64")]
+fn is_write(context: *mut c_void) -> bool {
+    /// Bit of a page fault's error code.
+    const WRITE: libc::greg_t = 2;
+    let context: *const libc::ucontext_t = context.cast_const().cast();
+    // SAFETY: the kernel gives handlers with SA_SIGINFO a context of this kind.
+    let registers = unsafe { &raw const (*context).uc_mcontext.gregs };
+    // SAFETY: as above.
+    let registers = unsafe { registers.read() };
+    registers[libc::REG_ERR as usize] & WRITE != 0
+}
+
+/// Whether an access that faults is a write, where the processor tells.
+#[cfg(not(target_arch = "x86_64"))]
+fn is_write(_context: *mut c_void) -> bool {
+    false
 }
 
 fn is_ours(address: usize) -> bool {
@@ -133,9 +154,10 @@ fn is_ours(address: usize) -> bool {
 }
 
 /// Waits until the page may be used; `false` where it cannot be had.
-fn wait_for(address: usize) -> bool {
+fn wait_for(address: usize, writes: bool) -> bool {
     let request = Request {
         address,
+        writes,
         outcome: AtomicU32::new(WAITING),
     };
     let place = (&raw const request).expose_provenance().to_ne_bytes();
@@ -191,7 +213,7 @@ fn serve(mut reading: PipeReader) {
         let place = std::ptr::with_exposed_provenance::<Request>(usize::from_ne_bytes(place));
         // SAFETY: whoever waits has written it, and its request is there until it has been answered.
         let request = unsafe { &*place };
-        let address = request.address;
+        let (address, writes) = (request.address, request.writes);
         let mirror = {
             let mirrors = lock();
             let of =
@@ -204,7 +226,7 @@ fn serve(mut reading: PipeReader) {
         let served = mirror.is_some_and(|mirror| {
             // The session does not move meanwhile.
             let _under_way = crate::moving::CALLS.enter();
-            mirror.serve(address)
+            mirror.serve(address, writes)
         });
         let outcome = if served { SERVED } else { FAILED };
         request.outcome.store(outcome, Ordering::Release);

@@ -8,8 +8,11 @@
 //! A block that the host fetches while the device works is *uncertain*: a kernel may change it yet. It goes back at the next wait, and the host
 //! fetches it anew; of such a block only the bytes that the host has changed are sent, so that a kernel keeps what it writes beside them.
 //!
+//! A block that the host touches after each wait comes with the wait: [`ahead`].
+//!
 //! Memory that the application has registered has a [`twin`] at another address.
 
+mod ahead;
 mod calls;
 mod fault;
 mod region;
@@ -26,6 +29,7 @@ use towline_client::raw::HostPtr;
 
 use crate::context::Context;
 use crate::driver::{Acting, Driver, actor, lock};
+use ahead::Ahead;
 use region::{Access, Region, Span};
 use smallvec::SmallVec;
 
@@ -41,6 +45,8 @@ const BLOCK: usize = 64 << 10;
 const AHEAD: usize = 16 << 20;
 /// Sizes and addresses are rounded to what physical memory is.
 const ROUND: usize = 2 << 20;
+/// Bytes between the beginnings of allocations, at least.
+const ALIGNMENT: usize = 512;
 /// Where mirrors begin: nothing else of a process lies there, and drivers give these addresses out where they are asked for.
 const FIRST: u64 = 0x4100_0000_0000;
 /// Bytes of a page, at most: what is protected begins and ends at such.
@@ -80,6 +86,11 @@ pub(crate) struct Mirrored {
     pub(crate) twins: Twins,
     /// Some mirrors have uncertain blocks: to be asked without a lock.
     uncertain: AtomicBool,
+    /// Waits so far.
+    waits: AtomicU64,
+    /// Whether mirrors have blocks that are fetched with waits, and which do.
+    any_ahead: AtomicBool,
+    ahead: Mutex<Vec<Weak<Mirror>>>,
     all: Mutex<Vec<Weak<Mirror>>>,
 }
 
@@ -104,6 +115,35 @@ impl Mirrored {
         all.push(Arc::downgrade(mirror));
     }
 
+    /// Has a mirror's blocks fetched with waits.
+    fn add_ahead(&self, mirror: &Arc<Mirror>) {
+        let mirror = Arc::downgrade(mirror);
+        let ahead = &mut *lock(&self.ahead);
+        if !ahead.iter().any(|known| known.ptr_eq(&mirror)) {
+            ahead.push(mirror);
+        }
+        self.any_ahead.store(true, Ordering::Release);
+    }
+
+    /// Behind a wait: fetches what the host touches behind each.
+    fn fetch_ahead(&self, waits: u64) {
+        // Without the list's lock, which is taken with a mirror's blocks held.
+        let mut mirrors = std::mem::take(&mut *lock(&self.ahead));
+        mirrors.retain(|mirror| {
+            let mirror = mirror.upgrade();
+            mirror.is_some_and(|mirror| mirror.fetch_ahead(waits))
+        });
+        let ahead = &mut *lock(&self.ahead);
+        mirrors.retain(|mirror| !ahead.iter().any(|known| known.ptr_eq(mirror)));
+        ahead.append(&mut mirrors);
+        self.any_ahead.store(!ahead.is_empty(), Ordering::Release);
+    }
+
+    /// Waits so far, from 1 on: 0 is the number of none.
+    fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed) + 1
+    }
+
     fn all(&self) -> Vec<Arc<Mirror>> {
         lock(&self.all).iter().filter_map(Weak::upgrade).collect()
     }
@@ -121,6 +161,7 @@ struct Blocks {
     attached: Attached,
     /// The block behind those that were fetched last, and how many those were.
     next: (usize, usize),
+    ahead: Ahead,
 }
 
 /// Memory on both sides.
@@ -214,7 +255,14 @@ fn runs(numbers: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
 }
 
 impl Mirror {
-    fn new(region: Region, acting: &Acting<'_>, lane: Arc<PushLane>, memory: u64) -> Self {
+    /// Of the region, so many bytes are the application's.
+    fn new(
+        region: Region,
+        bytes: usize,
+        acting: &Acting<'_>,
+        lane: Arc<PushLane>,
+        memory: u64,
+    ) -> Self {
         let size = region.size();
         let count = size.div_ceil(BLOCK);
         Self {
@@ -230,9 +278,10 @@ impl Mirror {
                 holders: vec![Holder::Both; count],
                 here: (0..count).collect(),
                 uncertain: BTreeMap::new(),
-                parts: std::iter::once(0..size).collect(),
+                parts: std::iter::once(0..bytes).collect(),
                 attached: Attached::All,
                 next: (0, 1),
+                ahead: Ahead::default(),
             }),
         }
     }
@@ -242,9 +291,9 @@ impl Mirror {
         (self.region.view(), self.region.size())
     }
 
-    /// Lets the application use the page of an address, which it has touched and was not allowed to; `false` where its contents are
-    /// lost.
-    pub(super) fn serve(&self, address: usize) -> bool {
+    /// Lets the application use the page of an address, which it has touched and was not allowed to, by a write if `writes` says so;
+    /// `false` where its contents are lost.
+    pub(super) fn serve(self: &Arc<Self>, address: usize, writes: bool) -> bool {
         let offset = address - self.region.view();
         let at = offset / BLOCK;
         let blocks = &mut *lock(&self.blocks);
@@ -258,6 +307,7 @@ impl Mirror {
                 if let Some(before) = blocks.uncertain.get_mut(&at) {
                     *before = Some(self.bytes(&one).into());
                 }
+                blocks.ahead.write(at);
                 self.region.protect(&one, Access::Write);
             }
             Some(Holder::Device) => {
@@ -270,10 +320,35 @@ impl Mirror {
                 let wanted = blocks.holders.iter().skip(at).take(before.min(left));
                 let count = wanted.take_while(|one| is_there(one)).count();
                 blocks.next = (at + count, count);
-                return self.fetch(blocks, at, count).is_ok();
+                if blocks.ahead.touch(at, self.of.waits()) {
+                    self.of.add_ahead(self);
+                }
+                if writes && count == 1 {
+                    blocks.ahead.write(at);
+                    return self.fetch(blocks, at, count, Access::Write).is_ok();
+                }
+                return self.fetch(blocks, at, count, Access::Read).is_ok();
             }
         }
         true
+    }
+
+    /// Behind a wait: fetches what the host touches behind each; whether there is any such block.
+    fn fetch_ahead(&self, waits: u64) -> bool {
+        let blocks = &mut *lock(&self.blocks);
+        // A kernel may change it yet.
+        if !self.is_worked_on(blocks.attached) {
+            let mut wanted = blocks.ahead.take(waits);
+            wanted.retain(|(at, _)| blocks.holders.get(*at) == Some(&Holder::Device));
+            for (write, access) in [(false, Access::Read), (true, Access::Write)] {
+                let of = wanted.iter().filter(|(_, writes)| *writes == write);
+                for (first, count) in runs(of.map(|(at, _)| *at)) {
+                    // A touch asks again for a block that cannot be had now.
+                    let _ = self.fetch(blocks, first, count, access);
+                }
+            }
+        }
+        blocks.ahead.any()
     }
 
     /// Whether the device has work that may change this memory, as far as is known.
@@ -291,12 +366,23 @@ impl Mirror {
         unsafe { std::slice::from_raw_parts(self.region.source(span.start), span.len()) }
     }
 
-    /// Brings blocks from the device.
-    fn fetch(&self, blocks: &mut Blocks, first: usize, count: usize) -> Result<(), CUresult> {
+    /// Brings blocks from the device, for this access; for reading alone where they are uncertain.
+    fn fetch(
+        &self,
+        blocks: &mut Blocks,
+        first: usize,
+        count: usize,
+        access: Access,
+    ) -> Result<(), CUresult> {
         let uncertain = self.is_worked_on(blocks.attached);
-        self.bring(&blocks.parts, &span(first, count, self.region.size()))?;
+        let (access, holder) = match access {
+            Access::Write if !uncertain => (Access::Write, Holder::Host),
+            _ => (Access::Read, Holder::Both),
+        };
+        let bytes = span(first, count, self.region.size());
+        self.bring(&blocks.parts, &bytes, access)?;
         for at in first..first + count {
-            blocks.holders[at] = Holder::Both;
+            blocks.holders[at] = holder;
             blocks.here.insert(at);
             if uncertain {
                 blocks.uncertain.insert(at, None);
@@ -308,27 +394,44 @@ impl Mirror {
         Ok(())
     }
 
-    /// Brings these parts of a span from the device, for the host to read.
-    fn bring(&self, parts: &[Span], bytes: &Span) -> Result<(), CUresult> {
+    /// Brings these parts of a span from the device, for this access of the host's.
+    fn bring(&self, parts: &[Span], bytes: &Span, access: Access) -> Result<(), CUresult> {
         let mut target = self.region.target(bytes);
-        for part in common(parts, bytes) {
-            let place = target.start().wrapping_add(part.start - bytes.start);
+        let start = target.start();
+        let parts: SmallVec<[Span; 2]> = common(parts, bytes).collect();
+        let read = |(number, part): (usize, &Span)| {
+            let place = start.wrapping_add(part.start - bytes.start);
             // SAFETY: the target is writable for the span, and left alone: the view of these blocks is protected.
             let place = unsafe { HostPtr::new(place) };
-            self.read(self.device + part.start as u64, place, part.len())?;
+            // One round trip for all of them.
+            let waits = number + 1 == parts.len();
+            self.read(self.device + part.start as u64, place, part.len(), waits)
+        };
+        let read = parts.iter().enumerate().try_for_each(read);
+        if parts.len() > 1 {
+            let settled = self.session.settle(start.addr(), bytes.len());
+            read.and(settled)?;
+        } else {
+            read?;
         }
         if !self.region.put(bytes, &target) {
             return Err(CUDA_ERROR_OPERATING_SYSTEM);
         }
-        self.region.protect(bytes, Access::Read);
+        self.region.protect(bytes, access);
         Ok(())
     }
 
-    /// Reads what the device has at an address.
-    fn read(&self, address: u64, target: HostPtr, size: usize) -> Result<(), CUresult> {
+    /// Reads what the device has at an address; with `waits` it is there when this returns.
+    fn read(
+        &self,
+        address: u64,
+        target: HostPtr,
+        size: usize,
+        waits: bool,
+    ) -> Result<(), CUresult> {
         let (actor, stream, session) = (actor(self.context), self.lane.stream, &self.session);
         let call = "access to managed memory";
-        let read = session.read(actor, call, stream, address, target, size, true);
+        let read = session.read(actor, call, stream, address, target, size, waits);
         read.inspect_err(|status| {
             log::error!("memory at {address:#x} cannot be had from the server: error {status}");
         })
@@ -383,7 +486,7 @@ impl Mirror {
             let address = self.device + part.start as u64;
             // SAFETY: the place has the part's length.
             let target = unsafe { HostPtr::new(place.as_mut_ptr()) };
-            let read = self.read(address, target, place.len());
+            let read = self.read(address, target, place.len(), true);
             read.inspect_err(|_| self.region.protect(&bytes, Access::Write))?;
         }
         let before = (first..first + count).filter_map(|at| blocks.uncertain.get(&at)?.as_deref());
@@ -444,10 +547,11 @@ impl Mirror {
         }
         let given: Vec<usize> = here.into_iter().filter(|at| !unsent.contains(at)).collect();
         for (first, count) in runs(given.iter().copied()) {
-            self.region
-                .protect(&span(first, count, size), Access::Nothing);
+            self.region.close(&span(first, count, size));
         }
+        let waits = self.of.waits();
         for at in given {
+            blocks.ahead.give(at, waits);
             blocks.holders[at] = Holder::Device;
             blocks.here.remove(&at);
             blocks.uncertain.remove(&at);
@@ -468,7 +572,8 @@ impl Mirror {
             let starts = (first..ends).step_by(most);
             starts.map(move |from| (from, most.min(ends - from)))
         });
-        let fetched = parts.try_for_each(|(from, count)| self.fetch(blocks, from, count));
+        let mut fetch = |(from, count)| self.fetch(blocks, from, count, Access::Read);
+        let fetched = parts.try_for_each(&mut fetch);
         blocks.holders.fill(Holder::Host);
         blocks.uncertain.clear();
         blocks.here.extend(0..blocks.holders.len());
@@ -525,13 +630,20 @@ fn differences(before: &[u8], now: &[u8]) -> Vec<Span> {
 }
 
 impl Acting<'_> {
-    /// After a wait: what the host has looked at while the device worked is fetched anew when it is touched next.
+    /// After a wait: what the host has looked at while the device worked is fetched anew when it is touched next, and what it touches after
+    /// each wait is fetched now.
     #[inline]
     pub(crate) fn settle_mirrors(&self) -> Result<(), CUresult> {
-        match self.context.mirrored.uncertain.load(Ordering::Acquire) {
+        let mirrored = &self.context.mirrored;
+        mirrored.waits.fetch_add(1, Ordering::Relaxed);
+        let settled = match mirrored.uncertain.load(Ordering::Acquire) {
             true => self.settle_uncertain(),
             false => Ok(()),
+        };
+        if mirrored.any_ahead.load(Ordering::Acquire) {
+            mirrored.fetch_ahead(mirrored.waits());
         }
+        settled
     }
 
     fn settle_uncertain(&self) -> Result<(), CUresult> {
@@ -727,9 +839,12 @@ impl Driver {
 
     /// Memory of zeros on the device, at addresses that this process has free too, and here.
     fn make_mirror(&self, acting: &Acting<'_>, size: usize) -> Result<u64, CUresult> {
-        let size = size
+        let bytes = size;
+        let size = bytes
             .checked_next_multiple_of(ROUND)
             .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        // As far as the driver would align what is allocated next.
+        let bytes = bytes.next_multiple_of(ALIGNMENT);
         for _ in 0..ATTEMPTS {
             let wanted = self.mirrors.next_address(size as u64);
             let Some(region) = Region::at(wanted, size) else {
@@ -752,7 +867,7 @@ impl Driver {
                 height: 1,
             })?;
             pushed(acting.session, acting.context.number, &lane)?;
-            self.enter_mirror(Mirror::new(region, acting, lane, memory))?;
+            self.enter_mirror(Mirror::new(region, bytes, acting, lane, memory))?;
             return Ok(address);
         }
         log::warn!(

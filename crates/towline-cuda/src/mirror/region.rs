@@ -233,6 +233,14 @@ impl Region {
         }
     }
 
+    /// Keeps the application from looking at a frozen part.
+    pub(super) fn close(&self, span: &Span) {
+        match self.pages {
+            Pages::Alias(_) => {}
+            Pages::Own(_) => self.protect(span, Access::Nothing),
+        }
+    }
+
     /// Where transfers find what lies at an offset, while that is frozen.
     pub(super) fn source(&self, offset: usize) -> *const u8 {
         match self.pages {

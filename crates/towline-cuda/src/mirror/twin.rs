@@ -417,7 +417,8 @@ impl Driver {
         device: u64,
     ) -> Result<Arc<Mirror>, CUresult> {
         let offset = (region.view() - start) as u64;
-        let mut mirror = Mirror::new(region, acting, Arc::clone(lane), 0);
+        let bytes = region.size();
+        let mut mirror = Mirror::new(region, bytes, acting, Arc::clone(lane), 0);
         mirror.device = device + offset;
         lock(&mirror.blocks).holders.fill(Holder::Host);
         let mirror = Arc::new(mirror);
