@@ -15,6 +15,7 @@ use towline_client::raw::HostPtr;
 
 use crate::driver::{Driver, read};
 use crate::memory::Kind;
+use crate::thread::default_stream;
 pub(crate) use batch::cover;
 use boxes::{BoxCopy, Memory};
 use relay::End;
@@ -149,6 +150,22 @@ impl Driver {
         matches!(found, Some(Kind::Registered(flags)) if flags & CU_MEMHOSTREGISTER_READ_ONLY != 0)
     }
 
+    /// Whether any address that a call takes for the device's is of pinned or registered memory that only the host has so far. To the
+    /// driver it is the device's too.
+    fn are_hosts(&self, addresses: &[u64]) -> bool {
+        let is_pinned = {
+            let ranges = read(&self.memory);
+            addresses
+                .iter()
+                .any(|address| ranges.is_pinned(*address, 1))
+        };
+        is_pinned && addresses.iter().any(|address| self.is_host(*address))
+    }
+
+    pub(crate) fn is_host(&self, address: u64) -> bool {
+        read(&self.memory).is_pinned(address, 1) && !self.is_both(address)
+    }
+
     /// Refuses a copy that leaves its memory, which would have as much of the host's side be read or written.
     fn expect_within(&self, address: u64, size: usize) -> Result<(), CUresult> {
         match read(&self.memory).may_hold(address, size as u64) {
@@ -250,7 +267,13 @@ impl Driver {
         // SAFETY: the application's contract of the copy: an address that is not the device's is valid for it.
         let [to, from] = [target, source].map(|address| unsafe { HostPtr::at(address as usize) });
         match (to_device, from_device) {
-            (true, true) => self.on_device(target, source, size, stream),
+            (true, true) => {
+                self.on_device(target, source, size, stream)?;
+                match mode {
+                    Mode::Sync => self.settle_both(target),
+                    _ => Ok(()),
+                }
+            }
             (true, false) => self.to_device(call, target, from, size, stream, mode),
             (false, true) => self.to_host(call, to, source, size, stream, mode),
             (false, false) if self.is_only_read(target) => Err(CUDA_ERROR_INVALID_VALUE),
@@ -284,6 +307,30 @@ impl Driver {
             false if !self.addresses.is_held(address) => Ok(None),
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
+    }
+
+    /// Behind a call that the host need not wait after: it may look at what was written, where it has that memory too.
+    fn settle_both(&self, address: u64) -> Result<(), CUresult> {
+        if !self.is_both(address) && !self.are_hosts(&[address]) {
+            return Ok(());
+        }
+        let (acting, stream) = self.on(default_stream())?;
+        acting.synchronise(stream)
+    }
+
+    /// As [`Self::fill`] on the default stream, for a call that waits where the host has the memory too.
+    fn fill_now(
+        &self,
+        address: u64,
+        pitch: usize,
+        value: u32,
+        element_size: u32,
+        width: usize,
+        height: usize,
+    ) -> Result<(), CUresult> {
+        let stream = default_stream();
+        self.fill(address, pitch, value, element_size, width, height, stream)?;
+        self.settle_both(address)
     }
 
     fn fill(
@@ -320,6 +367,10 @@ impl Driver {
         }
         let rows = pitch.saturating_mul(height.saturating_sub(1));
         let bytes = rows.saturating_add(row);
+        let address = match self.is_host(address) {
+            true => self.device_pointer(address)?,
+            false => address,
+        };
         self.before_use(&acting, stream, address, bytes)?;
         let mut request = wire::Memset {
             stream,

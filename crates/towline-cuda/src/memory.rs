@@ -136,6 +136,14 @@ impl Ranges {
             .is_some_and(|(_, range)| range.kind.is_device())
     }
 
+    /// Whether an address is in one allocation that so many bytes leave.
+    pub(crate) fn is_left(&self, address: u64, size: u64) -> bool {
+        self.find(address).is_some_and(|(start, range)| {
+            let is_one = range.kind == Kind::Device && !range.of_pool && !range.of_graph;
+            is_one && address.saturating_add(size) > start.saturating_add(range.size as u64)
+        })
+    }
+
     fn is_registered(&self, address: u64) -> bool {
         self.find(address)
             .is_some_and(|(_, range)| matches!(range.kind, Kind::Registered(_)))
@@ -957,6 +965,7 @@ impl MemoryCalls for Driver {
                 if attribute == CU_POINTER_ATTRIBUTE_DEVICE_POINTER
                     && read(&self.memory).is_registered(ptr) =>
             {
+                self.current()?;
                 (Told::Word(self.device_pointer(ptr)?), Ok(()))
             }
             // The host's address of memory that the host lacks is told as NULL besides (seen with driver 580.159).

@@ -113,6 +113,29 @@ fn memory_touched_after_each_wait_comes_with_it() {
 }
 
 #[test]
+fn fills_and_copies_of_managed_memory_are_done_at_once() {
+    let program = Program::new();
+    let (one, two) = (program.managed(8 << 20), program.managed(8 << 20));
+    let driver = &program.machine.driver;
+    let (count, last) = (2 << 20, (2 << 20) - 1);
+    for round in 1..30 {
+        // SAFETY: no pointers of the host's.
+        let filled = unsafe { driver.cuMemsetD32_v2(at(one), round, count) };
+        assert_eq!((filled, get(one, last)), (CUDA_SUCCESS, round));
+        // SAFETY: as above.
+        let copied = unsafe { driver.cuMemcpyDtoD_v2(at(two), at(one), 4 * count) };
+        assert_eq!((copied, get(two, last)), (CUDA_SUCCESS, round));
+        set(one, last, 7 * round);
+        // SAFETY: both are device memory.
+        let copied = unsafe { driver.cuMemcpy(at(two), at(one), 4 * count) };
+        assert_eq!((copied, get(two, last)), (CUDA_SUCCESS, 7 * round));
+    }
+    assert_eq!(program.free(at(one)), CUDA_SUCCESS);
+    assert_eq!(program.free(at(two)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
 fn rounds_add_up_whoever_touches_memory_when() {
     let program = Program::new();
     let memory = program.managed(1 << 20);

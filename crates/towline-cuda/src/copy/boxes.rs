@@ -104,6 +104,12 @@ impl Driver {
         let size = copy.size;
         let known = |given: usize, least: usize| if given == 0 { least } else { given };
         for side in [&mut copy.from, &mut copy.to] {
+            if let Memory::Device(address) = side.memory
+                && self.is_host(address)
+            {
+                // SAFETY: the application's contract of the copy: what it has pinned there is valid for it.
+                side.memory = Memory::Host(unsafe { HostPtr::at(address as usize) });
+            }
             if let Memory::Host(start) = side.memory {
                 let address = start.addr() as u64;
                 if read(&self.memory).is_device(address) {
@@ -171,6 +177,11 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         if base == 0 || base.checked_add(bytes as u64).is_none() {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        // Unlike bytes in a row (seen with driver 580.159).
+        let is_device = matches!(side.memory, Memory::Device(_));
+        if is_device && read(&self.memory).is_left(base, bytes as u64) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         Ok(match side.memory {

@@ -81,7 +81,14 @@ impl CopyCalls for Driver {
         srcDevice: CUdeviceptr,
         ByteCount: usize,
     ) -> Result<(), CUresult> {
-        self.on_device(dstDevice, srcDevice, ByteCount, default_stream())
+        let (call, size, stream) = ("cuMemcpyDtoD", ByteCount, default_stream());
+        match self.are_hosts(&[dstDevice, srcDevice]) {
+            true => self.anywhere(call, dstDevice, srcDevice, size, stream, Mode::Sync),
+            false => {
+                self.on_device(dstDevice, srcDevice, size, stream)?;
+                self.settle_both(dstDevice)
+            }
+        }
     }
 
     fn cuMemcpyDtoA_v2(
@@ -214,7 +221,11 @@ impl CopyCalls for Driver {
         ByteCount: usize,
         hStream: CUstream,
     ) -> Result<(), CUresult> {
-        self.on_device(dstDevice, srcDevice, ByteCount, hStream)
+        let (call, size, stream) = ("cuMemcpyDtoDAsync", ByteCount, hStream);
+        match self.are_hosts(&[dstDevice, srcDevice]) {
+            true => self.anywhere(call, dstDevice, srcDevice, size, stream, Mode::Async),
+            false => self.on_device(dstDevice, srcDevice, size, stream),
+        }
     }
 
     fn cuMemcpyHtoAAsync_v2(
@@ -362,15 +373,15 @@ impl CopyCalls for Driver {
     }
 
     fn cuMemsetD8_v2(&self, dstDevice: CUdeviceptr, uc: u8, N: usize) -> Result<(), CUresult> {
-        self.fill(dstDevice, 0, uc.into(), 1, N, 1, default_stream())
+        self.fill_now(dstDevice, 0, uc.into(), 1, N, 1)
     }
 
     fn cuMemsetD16_v2(&self, dstDevice: CUdeviceptr, us: u16, N: usize) -> Result<(), CUresult> {
-        self.fill(dstDevice, 0, us.into(), 2, N, 1, default_stream())
+        self.fill_now(dstDevice, 0, us.into(), 2, N, 1)
     }
 
     fn cuMemsetD32_v2(&self, dstDevice: CUdeviceptr, ui: u32, N: usize) -> Result<(), CUresult> {
-        self.fill(dstDevice, 0, ui, 4, N, 1, default_stream())
+        self.fill_now(dstDevice, 0, ui, 4, N, 1)
     }
 
     fn cuMemsetD2D8_v2(
@@ -381,15 +392,7 @@ impl CopyCalls for Driver {
         Width: usize,
         Height: usize,
     ) -> Result<(), CUresult> {
-        self.fill(
-            dstDevice,
-            dstPitch,
-            uc.into(),
-            1,
-            Width,
-            Height,
-            default_stream(),
-        )
+        self.fill_now(dstDevice, dstPitch, uc.into(), 1, Width, Height)
     }
 
     fn cuMemsetD2D16_v2(
@@ -400,15 +403,7 @@ impl CopyCalls for Driver {
         Width: usize,
         Height: usize,
     ) -> Result<(), CUresult> {
-        self.fill(
-            dstDevice,
-            dstPitch,
-            us.into(),
-            2,
-            Width,
-            Height,
-            default_stream(),
-        )
+        self.fill_now(dstDevice, dstPitch, us.into(), 2, Width, Height)
     }
 
     fn cuMemsetD2D32_v2(
@@ -419,7 +414,7 @@ impl CopyCalls for Driver {
         Width: usize,
         Height: usize,
     ) -> Result<(), CUresult> {
-        self.fill(dstDevice, dstPitch, ui, 4, Width, Height, default_stream())
+        self.fill_now(dstDevice, dstPitch, ui, 4, Width, Height)
     }
 
     fn cuMemsetD8Async(
