@@ -78,6 +78,10 @@ impl Driver {
         if mode != Mode::Async {
             return Err(captured.refuse());
         }
-        captured.add(self.copy_content(&node(copy), acting.context.number)?)
+        let node = node(copy);
+        if captured.fills_body() {
+            self.reach_pins(&node)?;
+        }
+        captured.add(self.copy_content(&node, acting.context.number)?)
     }
 }

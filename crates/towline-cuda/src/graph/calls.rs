@@ -9,7 +9,7 @@ use super::model::{Content, pointer};
 use super::params::{host_content, is_node_attribute, kernel_of_v1};
 use super::places::{edges_of, tell_deps, tell_edges, tell_nodes, value_of};
 use super::{access_of, graph_handle, node_handle};
-use crate::driver::{Driver, GraphCalls};
+use crate::driver::{Driver, GraphCalls, lock};
 use crate::launch::words_of;
 
 impl GraphCalls for Driver {
@@ -168,6 +168,10 @@ impl GraphCalls for Driver {
         copyParams: Option<Vouched<'_, CUDA_MEMCPY3D>>,
         ctx: CUcontext,
     ) -> Result<CUgraphNode, CUresult> {
+        let is_body = lock(&self.graphs).is_body(hGraph.addr() as u64);
+        if let Some(copy) = copyParams.as_ref().filter(|_| is_body) {
+            self.reach_pins(copy)?;
+        }
         let content = self.copy_in(ctx, copyParams)?;
         self.add_node(hGraph, dependencies, content)
     }

@@ -614,6 +614,13 @@ impl Captured<'_> {
         lock(&self.driver.graphs).captures.end(self.capture);
     }
 
+    /// Whether what is captured is the body of a condition.
+    pub(crate) fn fills_body(&self) -> bool {
+        let graphs = lock(&self.driver.graphs);
+        let graph = self.graph(&graphs);
+        graph.is_ok_and(|graph| graphs.is_body(graph))
+    }
+
     /// Adds a node, which the stream's next one stands behind.
     pub(crate) fn add(&self, content: Content) -> Result<(), CUresult> {
         let mut graphs = lock(&self.driver.graphs);

@@ -28,6 +28,8 @@ const DESCRIPTION_LIMIT: usize = 60 << 20;
 pub(crate) struct Exec {
     pub(crate) number: u64,
     pub(crate) id: u32,
+    /// The graph that it was made from.
+    graph: u64,
     session: u8,
     context: u64,
     pub(crate) flags: u64,
@@ -275,6 +277,11 @@ impl Driver {
             if graphs.is_body(graph) {
                 return Err(CUDA_ERROR_NOT_SUPPORTED.into());
             }
+            // As a graph that frees something, which the server refuses (seen with driver 580.159).
+            let is_made = |exec: &Arc<Exec>| exec.graph == graph;
+            if graphs.graph(graph)?.freed_nothing && graphs.execs.values().any(is_made) {
+                return Err(CUDA_ERROR_NOT_SUPPORTED.into());
+            }
             let flat = graphs.flatten(graph).map_err(|status| Unmade {
                 result: CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE,
                 ..status.into()
@@ -326,6 +333,7 @@ impl Driver {
         let exec = Exec {
             number,
             id,
+            graph,
             session,
             context: acting.context.number,
             flags,

@@ -207,6 +207,18 @@ impl Content {
         }
     }
 
+    /// Whether no body of a condition may have the node.
+    fn is_barred_from_bodies(&self) -> bool {
+        matches!(
+            self,
+            Self::Wait(_)
+                | Self::Record(_)
+                | Self::Operations { .. }
+                | Self::Alloc(_)
+                | Self::Free(_)
+        )
+    }
+
     /// The session whose objects the node names, if it names any. A graph is one server's: no node names objects of two.
     pub(crate) fn session(&self) -> Result<Option<u8>, CUresult> {
         let names = self.names();
@@ -723,9 +735,12 @@ impl Graphs {
                     let mut described = Vec::new();
                     for body in bodies {
                         let body = self.flatten(body)?;
-                        if body.steps.iter().any(|step| step.deed.is_some()) {
-                            // The driver's own rule: bodies touch the device alone.
-                            return Err(CUDA_ERROR_NOT_SUPPORTED);
+                        let is_barred = |step: &Step| {
+                            step.deed.is_some() || step.content.is_barred_from_bodies()
+                        };
+                        if body.steps.iter().any(is_barred) {
+                            // The driver's own rule: bodies touch the device alone (seen with driver 580.159).
+                            return Err(CUDA_ERROR_INVALID_VALUE);
                         }
                         described.push(body.description());
                     }

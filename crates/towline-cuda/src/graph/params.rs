@@ -172,6 +172,7 @@ impl Driver {
             };
             match kind {
                 CU_MEMORYTYPE_HOST => host_side(host.expose_provenance()),
+                CU_MEMORYTYPE_DEVICE if self.is_host(device) => host_side(device as usize),
                 CU_MEMORYTYPE_DEVICE => {
                     self.expect_on_device(device)?;
                     device_side(device)
@@ -291,7 +292,10 @@ impl Driver {
     ) -> Result<Content, CUresult> {
         match fill.dst {
             0 => Err(CUDA_ERROR_INVALID_VALUE),
-            _ => self.captured_fill(fill, context),
+            address => {
+                self.expect_on_device(address)?;
+                self.captured_fill(fill, context)
+            }
         }
     }
 
@@ -313,9 +317,13 @@ impl Driver {
         if !known {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        self.check_near(context, fill.dst)?;
+        let address = match self.is_host(fill.dst) {
+            true => self.device_pointer(fill.dst)?,
+            false => fill.dst,
+        };
+        self.check_near(context, address)?;
         Ok(Content::Fill(described::Fill {
-            address: fill.dst,
+            address,
             pitch: fill.pitch as u64,
             value: fill.value,
             element_size: fill.elementSize,

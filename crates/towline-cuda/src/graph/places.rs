@@ -1,5 +1,7 @@
 //! What callers pass and what they are told: parameters of nodes, lists of nodes and edges, values of attributes.
 
+use std::ffi::c_void;
+
 use towline_backend::cuda::*;
 use towline_client::raw::{OutList, Vouched};
 
@@ -112,30 +114,64 @@ impl Driver {
         self.add_content(graph, &super::dependencies(dependencies, None), content)
     }
 
-    /// A copy in a context, or the current one.
+    /// A copy in a context, or the current one; where there is none, its memory's, or any (seen with driver 580.159).
     pub(super) fn copy_in(
         &self,
         context: CUcontext,
         copy: Option<Vouched<'_, CUDA_MEMCPY3D>>,
     ) -> Result<Content, CUresult> {
-        let context = self.context_or_current(context)?.number;
+        let found = match self.context_or_current(context) {
+            Err(CUDA_ERROR_INVALID_CONTEXT) if context.is_null() => {
+                let copy = copy.as_ref().ok_or(CUDA_ERROR_INVALID_VALUE)?;
+                let ranges = read(&self.memory);
+                let mut sides = [copy.dstDevice, copy.srcDevice].into_iter();
+                let known = sides.find_map(|side| ranges.find(side).map(|(_, it)| it.context));
+                drop(ranges);
+                match known.filter(|known| *known != 0) {
+                    Some(known) => known,
+                    None => self.session_for_any()?.context.number,
+                }
+            }
+            found => found?.number,
+        };
         let copy = copy.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        self.copy_content(&copy, context)
+        self.copy_content(&copy, found)
     }
 
-    /// A fill in a context, the current one, or that of the memory where there is none (seen with driver 580.159).
+    /// Has kernels reach the pinned memory of a copy in the body of a condition, which the device makes alone.
+    pub(crate) fn reach_pins(&self, copy: &CUDA_MEMCPY3D) -> Result<(), CUresult> {
+        let place = |kind, host: *const c_void, device| match kind {
+            CU_MEMORYTYPE_HOST => host.addr() as u64,
+            CU_MEMORYTYPE_DEVICE | CU_MEMORYTYPE_UNIFIED => device,
+            _ => 0,
+        };
+        let from = place(copy.srcMemoryType, copy.srcHost, copy.srcDevice);
+        let to = place(
+            copy.dstMemoryType,
+            copy.dstHost.cast_const(),
+            copy.dstDevice,
+        );
+        let mut pinned = [from, to].into_iter().filter(|side| self.is_host(*side));
+        pinned.try_for_each(|side| self.device_pointer(side).map(|_| ()))
+    }
+
+    /// A fill in a context, or in that of its memory, which pools' has not (seen with driver 580.159).
     pub(super) fn fill_in(
         &self,
         context: CUcontext,
         fill: &CUDA_MEMSET_NODE_PARAMS,
     ) -> Result<Content, CUresult> {
         self.ready()?;
-        let context = match self.context_or_current(context) {
-            Ok(context) => context.number,
-            Err(status) => match read(&self.memory).find(fill.dst) {
-                Some((_, range)) if context.is_null() => range.context,
-                _ => return Err(status),
-            },
+        let of_memory = match read(&self.memory).find(fill.dst) {
+            Some((_, range)) if context.is_null() && range.of_pool => {
+                return Err(CUDA_ERROR_INVALID_VALUE);
+            }
+            Some((_, range)) if context.is_null() => Some(range.context),
+            _ => None,
+        };
+        let context = match of_memory.filter(|context| *context != 0) {
+            Some(context) => context,
+            None => self.context_or_current(context)?.number,
         };
         self.fill_content(fill, context)
     }
