@@ -20,6 +20,7 @@ mod nvml;
 mod opencl;
 mod payload;
 mod print;
+mod turns;
 mod waiters;
 mod watchdog;
 
@@ -32,6 +33,7 @@ pub use link::Counters;
 pub use memory_budget::{GRANULE, MemoryBudget, Reserved};
 pub use nvml::{NvmlMonitor, NvmlOpenError};
 pub use opencl::{OpenClEngine, OpenClOpenError};
+pub use turns::{Scheduler, Turn, Turns};
 
 #[cfg(test)]
 mod tests {

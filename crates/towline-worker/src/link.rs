@@ -17,6 +17,7 @@ use crate::lane::PeerLanes;
 use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::payload::Payloads;
 use crate::print::Printing;
+use crate::turns::Turns;
 use crate::waiters::Waiters;
 
 /// Figures of a session, for `towline status`.
@@ -50,6 +51,8 @@ pub struct Counters {
     pub launches: AtomicU64,
     /// How long devices were busy for the session, added up over devices.
     pub device_time_us: AtomicU64,
+    /// The session's turns on devices that others use too.
+    pub turns: Turns,
     /// The session's account of its tenant's memory, if that is counted.
     tenant: OnceLock<Reservation>,
 }
@@ -324,6 +327,7 @@ impl Link {
     /// Marks the session as over and wakes whoever reads or writes its lanes.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
+        self.counters.turns.end();
         self.lane.shutdown();
         self.payloads.shutdown();
         if let Some(peers) = &self.peers {

@@ -17,6 +17,8 @@ pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) native: Raw,
     pub(crate) device: CUdevice,
+    /// The device's place among those of the session.
+    pub(crate) place: u32,
     /// The device's primary context, of which the session holds one reference.
     pub(crate) primary: bool,
     pub(crate) pinned: Pinned,
@@ -46,7 +48,7 @@ impl Context {
     pub(crate) fn new(
         id: u64,
         native: CUcontext,
-        device: CUdevice,
+        (place, device): (u32, CUdevice),
         primary: bool,
         bytes: u64,
     ) -> Self {
@@ -54,6 +56,7 @@ impl Context {
             id,
             native: Raw(native.cast()),
             device,
+            place,
             primary,
             bytes,
             pinned: Pinned::default(),

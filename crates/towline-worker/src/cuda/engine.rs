@@ -110,6 +110,11 @@ impl CudaEngine {
         }
         let looking = Arc::clone(&shared);
         link.device_time.look_by(move || looking.devices_at_work());
+        let (looking, devices) = (Arc::clone(&shared), self.devices.clone());
+        link.serve_turns(move |place, mark_every| {
+            let device = devices.get(place as usize);
+            device.map_or(0, |device| looking.launches_ended(*device, mark_every))
+        });
         let session = Session::new(shared, self.devices, self.ahead);
         lane::run(link, session, command, lanes, limits)
     }

@@ -21,6 +21,7 @@ use super::streams::{Overruns, Place, Places, Target};
 use crate::decode::broken;
 use crate::lane::Serve;
 use crate::link::Raw;
+use crate::turns::Admission;
 use crate::waiters::Job;
 
 /// How long the end of a session waits for kernels; a worker process ends with what still runs.
@@ -211,6 +212,33 @@ impl Session {
             return;
         }
         self.park(number, call, target, after, op);
+    }
+
+    /// As [`Self::issue`], for a launch.
+    pub(crate) fn issue_launch(
+        &mut self,
+        number: u64,
+        call: u16,
+        target: &Target,
+        op: impl FnOnce(&Arc<Shared>, &Target) -> CUresult + Send + 'static,
+    ) {
+        if self.shared.is_clear(target, &[]) {
+            let admission = self.shared.admit(target);
+            if admission != Admission::Held {
+                let status = self.run(target, op);
+                let counts = admission == Admission::Counted;
+                self.shared.launched(target, counts);
+                self.shared.settle(number, call, target.id, status);
+                return;
+            }
+        }
+        let go = move |shared: &Arc<Shared>, target: &Target| {
+            let counts = shared.wait_for_turn(target);
+            let status = op(shared, target);
+            shared.launched(target, counts);
+            status
+        };
+        self.park(number, call, target, Places::new(), go);
     }
 
     /// Runs `op` with the stream's context current.

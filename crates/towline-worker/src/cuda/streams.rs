@@ -6,7 +6,7 @@
 //! behind and which stands behind them all.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use towline_session::Numbers;
 use super::context::Context;
 use super::shared::Shared;
 use crate::link::Raw;
+use crate::turns::Admission;
 
 /// What a parked request does once it is its turn.
 pub(crate) type Op = Box<dyn FnOnce(&Arc<Shared>) + Send>;
@@ -57,6 +58,9 @@ pub(crate) struct Depth {
     marked: AtomicU32,
     /// Each command gets a mark: the [watchdog](crate::watchdog) looks for the one that takes too long.
     dense: AtomicBool,
+    /// Launches since the last mark, and those before marks that have passed, where [turns](crate::turns) count them.
+    launched: AtomicU32,
+    launches_ended: AtomicU64,
     /// Windows of transfers whose copies the driver has, or whose bytes are on their way to the client.
     windows: AtomicUsize,
 }
@@ -65,6 +69,14 @@ impl Depth {
     /// Windows that are under way.
     pub(crate) fn windows(&self) -> usize {
         self.windows.load(Ordering::Acquire)
+    }
+
+    /// Whether the driver is known to have nothing of the stream to do.
+    fn is_empty(&self) -> bool {
+        let counts = [&self.unmarked, &self.marked];
+        counts
+            .iter()
+            .all(|count| count.load(Ordering::Acquire) == 0)
     }
 
     pub(crate) fn window_begins(&self) {
@@ -107,6 +119,7 @@ impl Target {
 struct Watched {
     /// The session's end of a context looks whether others use it: this does not count.
     context: Weak<Context>,
+    device: CUdevice,
     depth: Arc<Depth>,
     native: Raw,
     /// Commands before marks that have passed, and how many they were at the last look.
@@ -120,6 +133,7 @@ impl Watched {
     fn new(target: &Target) -> Self {
         Self {
             context: Arc::downgrade(&target.context),
+            device: target.context.device,
             depth: Arc::clone(&target.depth),
             native: target.native,
             passed: 0,
@@ -154,6 +168,8 @@ struct Mark {
     event: Raw,
     /// Commands since the mark before.
     commands: u32,
+    /// Those of them that are counted launches.
+    launches: u32,
     /// They wait for something other than this stream's own commands.
     waits: bool,
 }
@@ -177,6 +193,7 @@ impl Stream {
         self.marks.push_back(Mark {
             event,
             commands,
+            launches: depth.launched.swap(0, Ordering::AcqRel),
             waits,
         });
         depth.marked.fetch_add(commands, Ordering::AcqRel);
@@ -195,6 +212,8 @@ impl Stream {
             return false;
         };
         depth.marked.fetch_sub(mark.commands, Ordering::AcqRel);
+        let launches = u64::from(mark.launches);
+        depth.launches_ended.fetch_add(launches, Ordering::AcqRel);
         context.give_event(mark.event);
         self.watched.passed += u64::from(mark.commands);
         true
@@ -207,11 +226,12 @@ struct State {
     runners: usize,
     /// Threads that wait for a change: without any, nobody need be woken, which costs a system call.
     sleepers: usize,
+    /// Counted launches of streams that are no more, by device.
+    launches_gone: SmallVec<[(CUdevice, u64); 2]>,
     ended: bool,
 }
 
 /// See the module's text.
-#[derive(Default)]
 pub(crate) struct Streams {
     state: Mutex<State>,
     changed: Condvar,
@@ -219,6 +239,20 @@ pub(crate) struct Streams {
     waiting: AtomicUsize,
     /// Somebody measures how long commands take.
     watched: AtomicBool,
+    /// Most commands between two marks.
+    mark_every: AtomicU32,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            watched: AtomicBool::new(false),
+            mark_every: AtomicU32::new(MARK_EVERY),
+        }
+    }
 }
 
 impl Streams {
@@ -271,7 +305,10 @@ impl Streams {
 
     /// A stream is no more; nothing of it is parked.
     pub(crate) fn remove(&self, target: &Target) {
-        let stream = self.lock().streams.remove(&target.key);
+        let mut state = self.lock();
+        let stream = state.streams.remove(&target.key);
+        state.let_go(stream.as_ref());
+        drop(state);
         // The request that removes it may be a parked one itself.
         if stream
             .as_ref()
@@ -371,13 +408,29 @@ impl Streams {
                 context.give_event(mark.event);
             }
         }
-        state
-            .streams
-            .retain(|_, stream| stream.context != context.id);
+        let State { streams, .. } = &mut *state;
+        let gone: Vec<_> = streams
+            .extract_if(|_, stream| stream.context == context.id)
+            .collect();
+        gone.iter()
+            .for_each(|(_, stream)| state.let_go(Some(stream)));
     }
 }
 
 impl State {
+    /// A stream is no more; its launches have ended as far as anybody counts them.
+    fn let_go(&mut self, stream: Option<&Stream>) {
+        let Some(stream) = stream else { return };
+        let Watched { depth, device, .. } = &stream.watched;
+        let marked: u32 = stream.marks.iter().map(|mark| mark.launches).sum();
+        let launched = depth.launched.swap(0, Ordering::AcqRel);
+        let ended = depth.launches_ended.swap(0, Ordering::AcqRel);
+        let launches = ended + u64::from(marked) + u64::from(launched);
+        if launches > 0 {
+            self.launches_gone.push((*device, launches));
+        }
+    }
+
     fn passed(&self, places: &[Place]) -> bool {
         places.iter().all(|(key, count)| {
             let stream = self.streams.get(key);
@@ -534,11 +587,80 @@ impl Shared {
         let depth = &target.depth;
         // Not in one step, which would take longer: where two threads meet, a command is not counted.
         let unmarked = depth.unmarked.load(Ordering::Relaxed) + 1;
-        if unmarked < MARK_EVERY && !depth.dense.load(Ordering::Relaxed) {
+        let every = self.streams.mark_every.load(Ordering::Relaxed);
+        if unmarked < every && !depth.dense.load(Ordering::Relaxed) {
             depth.unmarked.store(unmarked, Ordering::Relaxed);
             return;
         }
         self.mark_commands(target, unmarked, false);
+    }
+
+    /// Whether a launch may go to the device now. Nothing is parked at its stream.
+    #[inline]
+    pub(crate) fn admit(&self, target: &Target) -> Admission {
+        let (turns, device) = (&self.link.counters.turns, target.context.place);
+        match turns.asks(device) {
+            true => turns.admit(device),
+            false => Admission::Free,
+        }
+    }
+
+    /// As [`Self::admit`] for a parked launch, which waits here; whether it counts.
+    pub(crate) fn wait_for_turn(&self, target: &Target) -> bool {
+        let (turns, device) = (&self.link.counters.turns, target.context.place);
+        turns.asks(device) && turns.wait(device, || target.depth.is_empty())
+    }
+
+    /// As [`Self::enqueued`], for a launch.
+    #[inline]
+    pub(crate) fn launched(&self, target: &Target, counts: bool) {
+        if counts {
+            target.depth.launched.fetch_add(1, Ordering::AcqRel);
+        }
+        self.enqueued(target);
+    }
+
+    /// Counted launches of a device that have ended since the last call. From now on a mark is put behind so many commands.
+    pub(crate) fn launches_ended(&self, device: CUdevice, mark_every: u64) -> u64 {
+        let every = u32::try_from(mark_every).unwrap_or(MARK_EVERY);
+        let streams = &self.streams;
+        streams
+            .mark_every
+            .store(every.min(MARK_EVERY), Ordering::Relaxed);
+        let mut ended = 0;
+        // Locked throughout: nobody else sees that a context is held, and no stream ends meanwhile.
+        let mut state = streams.lock();
+        state.launches_gone.retain(|(of, launches)| {
+            let is_here = *of == device;
+            ended += if is_here { *launches } else { 0 };
+            !is_here
+        });
+        for stream in state.streams.values_mut() {
+            let Some(context) = stream.watched.context.upgrade() else {
+                continue;
+            };
+            let depth = Arc::clone(&stream.watched.depth);
+            let has_more = depth.launched.load(Ordering::Acquire) > 0;
+            if context.device != device || (stream.marks.is_empty() && !has_more) {
+                ended += match context.device == device {
+                    true => depth.launches_ended.swap(0, Ordering::AcqRel),
+                    false => 0,
+                };
+                continue;
+            }
+            if context.enter(&*self.api) != CUDA_SUCCESS {
+                continue;
+            }
+            while stream.pass_mark(&*self.api, &depth, &context) {}
+            // A mark takes the device's time between two kernels: one before the end is enough.
+            if has_more && stream.marks.is_empty() {
+                let commands = depth.unmarked.swap(0, Ordering::Relaxed);
+                let native = stream.watched.native;
+                stream.mark(&*self.api, &depth, &context, native, commands, false);
+            }
+            ended += depth.launches_ended.swap(0, Ordering::AcqRel);
+        }
+        ended
     }
 
     /// A command comes that waits for something other than the stream's own: it gets a mark of its own, where somebody measures times.

@@ -79,6 +79,8 @@ impl OpenClEngine {
         let shared = Arc::new(Shared::new(Arc::clone(&self.api), Arc::clone(&link), peers));
         let looking = Arc::clone(&shared);
         link.device_time.look_by(move || looking.devices_at_work());
+        let looking = Arc::clone(&shared);
+        link.serve_turns(move |place, _| looking.launches_ended(place));
         let session = Session::new(shared, &self.devices);
         lane::run(link, session, command, lanes, limits)
     }
@@ -88,7 +90,10 @@ impl Serve for Session {
     const LAUNCHES: &'static [u16] = &[<EnqueueNDRangeKernel<'static> as Request<'static>>::ID];
 
     fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError> {
-        self.dispatch(number, id, body)
+        match self.shared.counters.turns.are_asked() && Self::LAUNCHES.contains(&id) {
+            true => self.dispatch_launch(number, id, body),
+            false => self.dispatch(number, id, body),
+        }
     }
 
     fn describe(id: u16, body: &[u8]) -> Result<String, DecodeError> {

@@ -25,6 +25,7 @@ pub(crate) struct QueuesAtWork(Mutex<HashMap<usize, Known>>);
 struct Known {
     queue: Raw,
     device: Raw,
+    place: u32,
     /// Commands have come since the last marker.
     commanded: Arc<AtomicBool>,
     /// The last marker, unless it was seen to be complete.
@@ -78,6 +79,7 @@ impl Shared {
         let known = Known {
             queue: queue.native,
             device: queue.device,
+            place: queue.place,
             commanded: Arc::clone(&commanded),
             marker: None,
         };
@@ -116,7 +118,9 @@ impl Shared {
         loop {
             let mut devices = SmallVec::<[Raw; 8]>::new();
             for queue in queues.values_mut() {
-                if !devices.contains(&queue.device) && queue.is_at_work(self) {
+                // A queue whose session waits for its turn has nothing at work.
+                let has_turn = self.counters.turns.may_work(queue.place);
+                if !devices.contains(&queue.device) && queue.is_at_work(self) && has_turn {
                     devices.push(queue.device);
                 }
             }

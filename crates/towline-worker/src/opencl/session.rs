@@ -19,6 +19,7 @@ use super::manual::ring::Ring;
 use super::shared::{Raw, Shared};
 use crate::decode::broken;
 use crate::link::Charge;
+use crate::turns::Admission;
 use crate::waiters::Job;
 
 /// One client's session, driven by the lane thread.
@@ -47,6 +48,10 @@ pub(crate) struct Session {
     pub(crate) includes: HashMap<u64, Arc<IncludeTree>>,
     /// What kernels expect of their arguments, by native kernel.
     pub(crate) arguments: Addresses<Vec<Expected>>,
+    /// Of the session, in their order.
+    devices: Vec<Raw>,
+    /// The request launches on the device of this place, and the launch counts.
+    launching: Option<u32>,
     /// Answers that the vendor's threads owe.
     pub(crate) debts: Debts,
     /// What the client's latest request waits for, until the lane's thread or another takes it up.
@@ -63,6 +68,8 @@ pub(crate) struct Queue {
     pub(crate) discrete: bool,
     pub(crate) in_order: bool,
     pub(crate) device: Raw,
+    /// The device's place among those of the session; a part of a device has the device's.
+    pub(crate) place: u32,
 }
 
 /// Data of an inline write, kept until its command is complete.
@@ -93,6 +100,8 @@ impl Session {
             open_events: HashMap::new(),
             includes: HashMap::new(),
             arguments: Addresses::default(),
+            devices: devices.iter().map(|(_, device)| *device).collect(),
+            launching: None,
             debts: Debts::default(),
             waiting: None,
             goodbye: false,
@@ -192,7 +201,7 @@ impl Session {
 
     /// Whether a command gets an event: the client has asked for one, or somebody measures how long commands take.
     pub(crate) fn wants_event(&self, asked: bool) -> bool {
-        asked || self.shared.are_commands_watched()
+        asked || self.launching.is_some() || self.shared.are_commands_watched()
     }
 
     /// A command was enqueued, with an event where one [is wanted](Self::wants_event).
@@ -208,6 +217,9 @@ impl Session {
         }
         if !native.is_null() && self.shared.are_commands_watched() {
             self.shared.watch_command(native);
+        }
+        if let Some(place) = self.launching.take() {
+            self.shared.launched(place, native);
         }
         match handle {
             None if native.is_null() => {}
@@ -362,7 +374,57 @@ impl Session {
                 & (CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE as cl_command_queue_properties)
                 == 0,
             device: Raw(device.cast()),
+            place: self.place_of(device),
         }
+    }
+
+    /// The place of a device among those of the session, or of the device that it is a part of.
+    fn place_of(&self, device: cl_device_id) -> u32 {
+        let mut at = device;
+        while !at.is_null() {
+            let place = self.devices.iter().position(|known| known.0.cast() == at);
+            if let Some(place) = place {
+                return place as u32;
+            }
+            let mut parent: cl_device_id = std::ptr::null_mut();
+            // SAFETY: the device is live; the answer is one device.
+            unsafe {
+                self.api.clGetDeviceInfo(
+                    at,
+                    CL_DEVICE_PARENT_DEVICE,
+                    size_of::<cl_device_id>(),
+                    (&raw mut parent).cast(),
+                    std::ptr::null_mut(),
+                )
+            };
+            at = parent;
+        }
+        u32::MAX
+    }
+
+    /// Carries out a request that launches, in the session's turn on the device.
+    pub(crate) fn dispatch_launch(
+        &mut self,
+        number: u64,
+        id: u16,
+        body: &[u8],
+    ) -> Result<(), ProtocolError> {
+        let queue = wire::EnqueueNDRangeKernel::decode(body)?.command_queue;
+        let native = self.native(queue.0, wire::CommandQueueHandle::TAG)?;
+        let queue = native.ok().and_then(|raw| self.queues.get(&raw.addr()));
+        if let Some(queue) = queue.copied()
+            && self.shared.counters.turns.asks(queue.place)
+        {
+            let admission = self.shared.counters.turns.admit(queue.place);
+            let has_gate = admission == Admission::Held && self.shared.hold_queue(&queue);
+            let counts = has_gate || admission == Admission::Counted;
+            self.launching = counts.then_some(queue.place);
+        }
+        let done = self.dispatch(number, id, body);
+        if let Some(place) = self.launching.take() {
+            self.shared.launched(place, std::ptr::null_mut());
+        }
+        done
     }
 
     /// Frees shared virtual memory behind everything that has been enqueued in its context: commands may still use it.

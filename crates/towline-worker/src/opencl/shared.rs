@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) at_work: Mutex<Vec<Raw>>,
     pub(crate) watched: AtomicBool,
     pub(crate) queues_at_work: QueuesAtWork,
+    /// Launches whose ends count, with a reference to each one's event and the device's place.
+    launches: Mutex<Vec<(u32, Raw)>>,
 }
 
 impl Deref for Shared {
@@ -59,6 +61,7 @@ impl Shared {
             at_work: Mutex::default(),
             watched: AtomicBool::new(false),
             queues_at_work: QueuesAtWork::default(),
+            launches: Mutex::default(),
         }
     }
 
@@ -108,6 +111,34 @@ impl Shared {
             .filter(|read| event_status(&*self.api, read.done.0.cast()) <= CL_COMPLETE)
             .map(|read| read.payload)
             .collect()
+    }
+
+    /// A launch that counts was enqueued, or failed and has no event.
+    pub(crate) fn launched(&self, place: u32, event: cl_event) {
+        if !event.is_null() {
+            // SAFETY: the event is live.
+            unsafe { self.api.clRetainEvent(event) };
+        }
+        self.launches().push((place, Raw(event.cast())));
+    }
+
+    /// Counted launches of a device that have ended since the last call.
+    pub(crate) fn launches_ended(&self, place: u32) -> u64 {
+        let mut launches = self.launches();
+        let ended = launches.extract_if(.., |(at, event)| {
+            *at == place
+                && (event.0.is_null() || event_status(&*self.api, event.0.cast()) <= CL_COMPLETE)
+        });
+        let ended: Vec<_> = ended.collect();
+        drop(launches);
+        for (_, event) in ended.iter().filter(|(_, event)| !event.0.is_null()) {
+            self.release_event(*event);
+        }
+        ended.len() as u64
+    }
+
+    fn launches(&self) -> MutexGuard<'_, Vec<(u32, Raw)>> {
+        self.launches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn reads(&self) -> MutexGuard<'_, Vec<OutstandingRead>> {

@@ -65,7 +65,10 @@ impl Session {
             wire::ContextHandle::TAG,
             Entry::Live(Raw(native.cast())),
         );
-        let context = Arc::new(Context::new(id, native, device, primary, bytes));
+        let place = self.devices.iter().position(|known| *known == device);
+        let place = place.map_or(u32::MAX, |place| place as u32);
+        let context = Context::new(id, native, (place, device), primary, bytes);
+        let context = Arc::new(context);
         if let Err(error) = entered {
             context.end(&*self.api);
             return Err(broken(error));

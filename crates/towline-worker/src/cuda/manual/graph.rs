@@ -475,12 +475,9 @@ impl Session {
             }
         };
         let exec = exec.park(&self.shared);
-        let go = move |shared: &Arc<Shared>, target: &Target| {
-            let status = exec.launch(shared, target, &expecting);
-            shared.enqueued(target);
-            status
-        };
-        self.issue(number, call, &target, Places::new(), go);
+        let go =
+            move |shared: &Arc<Shared>, target: &Target| exec.launch(shared, target, &expecting);
+        self.issue_launch(number, call, &target, go);
         Ok(())
     }
 

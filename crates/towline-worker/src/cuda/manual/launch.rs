@@ -14,6 +14,7 @@ use crate::cuda::shared::{Layout, Shared, lock};
 use crate::cuda::streams::{Places, Target};
 use crate::decode::aligned;
 use crate::link::Raw;
+use crate::turns::Admission;
 
 /// 64-bit words of a launch attribute: its number, and its 64 bytes.
 const ATTRIBUTE_WORDS: usize = size_of::<CUlaunchAttribute>() / size_of::<u64>();
@@ -284,9 +285,13 @@ impl Session {
             return Ok(Err(CUDA_ERROR_INVALID_VALUE));
         }
         let block = aligned(request.params);
-        if self.shared.is_clear(target, &[]) {
+        let admission = match self.shared.is_clear(target, &[]) {
+            true => self.shared.admit(target),
+            false => Admission::Held,
+        };
+        if admission != Admission::Held {
             let status = self.run(target, |shared, target| {
-                let status = launch(
+                launch(
                     &*shared.api,
                     function,
                     target.stream(),
@@ -294,15 +299,16 @@ impl Session {
                     &mut attributes,
                     (&block, size),
                     &mut pointers(layout.as_deref(), &block),
-                );
-                shared.enqueued(target);
-                status
+                )
             });
+            let counts = admission == Admission::Counted;
+            self.shared.launched(target, counts);
             return Ok(Ok(Some(status)));
         }
         let layout = layout.clone();
         let target = target.clone();
         let go = move |shared: &Arc<Shared>, target: &Target| {
+            let counts = shared.wait_for_turn(target);
             let status = launch(
                 &*shared.api,
                 function,
@@ -312,7 +318,7 @@ impl Session {
                 (&block, size),
                 &mut pointers(layout.as_deref(), &block),
             );
-            shared.enqueued(target);
+            shared.launched(target, counts);
             if !verdict {
                 return status;
             }

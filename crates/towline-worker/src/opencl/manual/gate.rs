@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 
+use crate::opencl::session::Queue;
 use crate::opencl::shared::{Raw, Shared};
 
 /// A user event that one transfer waits for.
@@ -66,6 +67,26 @@ impl Gate {
                 .clSetUserEventStatus(self.event.0.cast(), status)
         };
         self.open.store(status == CL_COMPLETE, Ordering::Release);
+    }
+}
+
+impl Shared {
+    /// Holds later commands of a queue back until the session has its turn; false where the vendor cannot.
+    pub(crate) fn hold_queue(self: &Arc<Self>, queue: &Queue) -> bool {
+        let gate = Gate::new(self, queue.context);
+        let (native, event) = (queue.native.0.cast(), gate.event());
+        let none = std::ptr::null_mut();
+        // SAFETY: the queue is live, and so is the event.
+        let status = unsafe {
+            self.api
+                .clEnqueueBarrierWithWaitList(native, 1, &raw const event, none)
+        };
+        let holds = status == CL_SUCCESS;
+        if holds {
+            let turns = &self.counters.turns;
+            turns.hold(queue.place, move || gate.finish(true));
+        }
+        holds
     }
 }
 
