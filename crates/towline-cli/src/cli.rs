@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use towline_server::supervisor::{Quota, ServerLimits, WHOLE_DEVICES};
 use towline_server::worker::cuda::SoftOptions;
 use towline_transport::Address;
+use towline_wire::control::{Priority, WHOLE_SHARE};
 
 /// Where a server listens when not told otherwise.
 pub(crate) const DEFAULT_LISTEN: &str = "tcp://127.0.0.1:7140";
@@ -362,6 +364,12 @@ pub(crate) enum LeaseCommand {
         /// Most sessions of it at once on each server
         #[arg(long, value_name = "N", value_parser = session_count)]
         sessions: Option<u32>,
+        /// Its part of the device's time, in percent [default: a part of what others' shares leave]
+        #[arg(long, value_name = "PERCENT", requires = "memory", value_parser = share)]
+        share: Option<u8>,
+        /// Whether its launches go first on a device that others use too
+        #[arg(long, requires = "memory", default_value = "normal", value_parser = priorities())]
+        priority: Priority,
         #[command(flatten)]
         token_out: TokenOut,
         #[command(flatten)]
@@ -496,6 +504,12 @@ pub(crate) struct TenantChanges {
     /// A number is a place in the list of each API (`towline devices`), a UUID or its beginning the same device in all of them.
     #[arg(long, value_name = "LIST", value_parser = device_words)]
     pub(crate) devices: Option<DeviceWords>,
+    /// Its part of the time of devices that others use too, in percent, or none
+    #[arg(long, value_name = "PERCENT", value_parser = |text: &str| limit(text, share))]
+    pub(crate) share: Option<Limit<u8>>,
+    /// Whether its launches go first on such devices
+    #[arg(long, value_parser = priorities())]
+    pub(crate) priority: Option<Priority>,
     /// Its --session-memory, in place of the server's; none for the server's, here and below
     #[arg(long, value_name = "BYTES", value_parser = |text: &str| limit(text, memory_bytes_or_none))]
     pub(crate) session_memory: Option<Limit<u64>>,
@@ -1149,6 +1163,9 @@ pub(crate) struct ServerLimitOptions {
     /// Most images of device code in memory
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=65536))]
     image_cache_count: u32,
+    /// Part of a device's time of each tenant that has no share of its own, in percent [default: what the shares of others leave, divided]
+    #[arg(long, value_name = "PERCENT", value_parser = share)]
+    default_share: Option<u8>,
 }
 
 impl ServerLimitOptions {
@@ -1161,6 +1178,7 @@ impl ServerLimitOptions {
             session_offers: self.session_offers as usize,
             log_lines: self.session_log_lines,
             images: self.image_cache_count as usize,
+            default_share: self.default_share,
         }
     }
 }
@@ -1244,6 +1262,19 @@ pub(crate) fn processes(text: &str) -> Result<u64, String> {
         Ok(count @ (0 | 64..=4_194_304)) => Ok(count),
         _ => Err("neither 0 nor a number from 64 to 4194304".into()),
     }
+}
+
+/// A share of time in percent.
+pub(crate) fn share(text: &str) -> Result<u8, String> {
+    match text.parse() {
+        Ok(percent @ 1..=WHOLE_SHARE) => Ok(percent),
+        _ => Err("no percentage from 1 to 100".into()),
+    }
+}
+
+fn priorities() -> impl TypedValueParser<Value = Priority> {
+    let names = Priority::ALL.map(Priority::name);
+    PossibleValuesParser::new(names).map(|name| Priority::from_name(&name).unwrap_or_default())
 }
 
 /// Processors with two decimals, in hundredths.

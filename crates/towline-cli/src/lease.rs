@@ -13,7 +13,7 @@ use towline_client::access::Access;
 use towline_transport::Address;
 use towline_wire::control::{
     EndLease, GiveLease, Lease, LeasedPart, Message, NONCE_BYTES, Nonce, RenewLease, SHOWN_NAME,
-    TenantStatus, Token, printable,
+    TenantStatus, TimeShare, Token, printable,
 };
 
 use towline_wire::cuda;
@@ -44,6 +44,8 @@ pub(crate) fn run(options: &LeaseOptions) -> anyhow::Result<ExitCode> {
             on,
             time,
             sessions,
+            share,
+            priority,
             token_out,
             servers,
         } => {
@@ -56,6 +58,10 @@ pub(crate) fn run(options: &LeaseOptions) -> anyhow::Result<ExitCode> {
                 on: on.clone().map_or_else(Vec::new, |DeviceWords(words)| words),
                 seconds: seconds(*time),
                 sessions: sessions.unwrap_or(0),
+                time: TimeShare {
+                    percent: *share,
+                    priority: *priority,
+                },
             };
             let issued = Issued::prepare(pool.token_of(&request).to_text(), token_out, false)?;
             let given = pool
@@ -376,6 +382,11 @@ pub(crate) struct Listed {
     until: Option<String>,
     /// Since the server's start.
     device_time_ms: u64,
+    /// Of the device's time, in percent.
+    share: Option<u8>,
+    priority: &'static str,
+    /// For turns on the device, since the server's start.
+    wait_ms: u64,
 }
 
 impl Listed {
@@ -394,6 +405,9 @@ impl Listed {
             sessions: lease.sessions,
             until: moment(lease.until_s).map(|until| until.to_string()),
             device_time_ms: lease.device_time_us / 1000,
+            share: lease.time.percent,
+            priority: lease.time.priority.name(),
+            wait_ms: lease.wait_us / 1000,
         }
     }
 }
@@ -421,6 +435,7 @@ fn render(leases: &[Listed], columns: Option<usize>) -> String {
         ">MEMORY",
         ">USED",
         ">SESSIONS",
+        ">SHARE",
         ">BUSY",
         "UNTIL",
     ]);
@@ -439,6 +454,9 @@ fn render(leases: &[Listed], columns: Option<usize>) -> String {
             lease.memory_bytes.map_or("whole".to_owned(), table::bytes),
             table::bytes(lease.memory_used_bytes),
             lease.sessions.to_string(),
+            lease
+                .share
+                .map_or("-".to_owned(), |share| format!("{share}%")),
             table::duration(lease.device_time_ms),
             lease.until.clone().unwrap_or_else(|| "-".to_owned()),
         ]);

@@ -65,6 +65,11 @@ struct TenantStatus {
     lease: bool,
     /// Its devices, as its entry names them; empty if it has all.
     devices: Vec<String>,
+    /// Of their time, in percent.
+    share: Option<u8>,
+    priority: &'static str,
+    /// For turns on devices, since the start.
+    wait_ms: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -198,6 +203,9 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         until: moment(tenant.until_s).map(|until| until.to_string()),
         lease: tenant.is_lease,
         devices: tenant.devices,
+        share: tenant.time.percent,
+        priority: tenant.time.priority.name(),
+        wait_ms: tenant.wait_us / 1000,
     });
     let limits = status.limits.into_iter().map(|limit| {
         let (value, used) = (limit.value, limit.used);

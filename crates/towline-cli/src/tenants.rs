@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 use towline_server::supervisor::{QuotaChanges, TenantEntry, TenantLimits};
 use towline_transport::read_secret;
-use towline_wire::control::Token;
 use towline_wire::control::limits::{TENANT_BYTES, TENANT_DEVICES};
+use towline_wire::control::{Priority, TimeShare, Token};
 
 use crate::cli::{
     DeviceWords, Limit, TenantChanges, TenantCommand, TenantOptions, TokenOut, cpu_percent,
-    device_word, memory_bytes_or_none, processes, seconds,
+    device_word, memory_bytes_or_none, processes, seconds, share,
 };
 use crate::table::{self, Table};
 
@@ -62,6 +62,10 @@ struct Entry {
     /// Given, renewed and ended over the network.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     lease: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    priority: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session_memory: Option<Bytes>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,6 +152,11 @@ impl Entry {
         if let Some(DeviceWords(words)) = &changes.devices {
             self.devices.clone_from(words);
         }
+        set(&mut self.share, changes.share, |percent| percent);
+        if let Some(priority) = changes.priority {
+            let is_usual = priority == Priority::default();
+            self.priority = (!is_usual).then(|| priority.name().to_owned());
+        }
         set(&mut self.session_memory, changes.session_memory, Bytes);
         set(
             &mut self.session_host_memory,
@@ -184,6 +193,15 @@ impl Entry {
         for word in &self.devices {
             device_word(word).map_err(|why| anyhow::anyhow!("devices: {why}"))?;
         }
+        let percent = self.share.map(|percent| share(&percent.to_string()));
+        let percent = percent.transpose();
+        let priority = match &self.priority {
+            None => Priority::default(),
+            Some(name) => Priority::from_name(name).with_context(|| {
+                let known = Priority::ALL.map(Priority::name).join(", ");
+                format!("priority: `{}` is none of {known}", name.escape_debug())
+            })?,
+        };
         let text = |number: Option<u64>| number.map(|number| number.to_string());
         let cpus = self.session_cpus.map(|cpus| cpus.to_string());
         let time = checked("kernel-time-limit", text(self.kernel_time_limit), seconds)?;
@@ -197,6 +215,10 @@ impl Entry {
                 sessions: self.sessions,
                 memory: bytes(self.memory),
                 until: self.until.map(|Moment(until)| until),
+                time: TimeShare {
+                    percent: percent.map_err(|why| anyhow::anyhow!("share: {why}"))?,
+                    priority,
+                },
                 quota: QuotaChanges {
                     device_memory_bytes: bytes(self.session_memory),
                     host_memory_bytes: bytes(self.session_host_memory),
@@ -323,6 +345,8 @@ fn listed(entries: &Entries) -> serde_json::Value {
             "until": entry.until,
             "devices": entry.devices,
             "lease": entry.lease,
+            "share": entry.share,
+            "priority": entry.priority.as_deref().unwrap_or(Priority::default().name()),
             "session_memory_bytes": bytes(entry.session_memory),
             "session_host_memory_bytes": bytes(entry.session_host_memory),
             "session_processes": entry.session_processes,
@@ -341,6 +365,7 @@ fn render(entries: &Entries) -> String {
         ">SESSIONS",
         ">SESSION MEMORY",
         ">MEMORY",
+        ">SHARE",
         "UNTIL",
     ];
     let mut table = Table::new(columns);
@@ -352,6 +377,7 @@ fn render(entries: &Entries) -> String {
             entry.sessions.map_or("-".into(), |limit| limit.to_string()),
             bytes(entry.session_memory),
             bytes(entry.memory),
+            entry.share.map_or("-".into(), |share| format!("{share}%")),
             match entry.until {
                 None => "-".into(),
                 Some(_) if entry.is_over() => "over".into(),
@@ -812,7 +838,7 @@ mod tests {
             is_lease: true,
             ..TenantEntry::new("", token)
         };
-        let add = LeaseChange::Add("job-1".into(), lease.clone());
+        let add = LeaseChange::Add("job-1".into(), lease.clone().into());
         assert_eq!(changed(&follower, &[add]), Ok(2));
         assert!(looked(&follower).is_none(), "the server has it already");
         let renew = LeaseChange::Renew("job-1".into(), until);
@@ -836,7 +862,7 @@ mod tests {
         let (follower, _) = Follower::start(&tried.file()).unwrap();
         let lease = load(&tried.file()).unwrap().remove("anna").unwrap();
         let before = std::fs::read(tried.file()).unwrap();
-        let wrong_name = LeaseChange::Add("job 1".into(), lease);
+        let wrong_name = LeaseChange::Add("job 1".into(), lease.into());
         assert!(changed(&follower, &[wrong_name]).is_err());
         assert_eq!(std::fs::read(tried.file()).unwrap(), before);
         std::fs::remove_file(tried.file()).unwrap();

@@ -22,6 +22,7 @@ mod question;
 mod reject;
 mod tenant;
 mod text;
+mod time_share;
 mod token;
 
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use question::{Answer, NvmlAnswers, NvmlQuestions, Question};
 pub use reject::{Reject, RejectCode};
 pub use tenant::Tenants;
 pub use text::{SHOWN_NAME, SHOWN_TEXT, printable};
+pub use time_share::{Priority, TimeShare, WHOLE_SHARE};
 pub use token::{Exported, Token, TokenError};
 
 /// The control protocol versions that this build speaks.

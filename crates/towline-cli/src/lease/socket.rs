@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use towline_wire::control::{GiveLease, LeasedPart};
+use towline_wire::control::{GiveLease, LeasedPart, Priority, TimeShare};
 
 use super::{Pool, cdi, describe, new_nonce};
-use crate::cli::device_word;
+use crate::cli::{device_word, share};
 use crate::tenants::write_new_secret;
 
 /// Of the requests and answers.
@@ -69,6 +69,10 @@ struct Give {
     seconds: u64,
     #[serde(default)]
     sessions: u32,
+    /// Of the device's time, in percent.
+    share: Option<u8>,
+    /// As in `--priority`.
+    priority: Option<String>,
     /// The token goes into this file, which must not be there, and not into the answer.
     token_file: Option<PathBuf>,
 }
@@ -181,6 +185,16 @@ fn give(wanted: Give, pool: &Pool) -> anyhow::Result<Value> {
         (None, Some(bytes)) => LeasedPart::Memory(bytes),
         _ => bail!("one of `devices` and `memory_bytes` is needed"),
     };
+    let percent = wanted.share.map(|percent| share(&percent.to_string()));
+    let percent = percent.transpose().map_err(anyhow::Error::msg)?;
+    let priority = match &wanted.priority {
+        None => Priority::default(),
+        Some(name) => Priority::from_name(name).context("`priority` is unknown")?,
+    };
+    let time = TimeShare { percent, priority };
+    if time != TimeShare::default() && wanted.memory_bytes.is_none() {
+        bail!("`share` and `priority` are of a part: `memory_bytes` is needed");
+    }
     for word in &wanted.on {
         device_word(word).map_err(anyhow::Error::msg)?;
     }
@@ -192,6 +206,7 @@ fn give(wanted: Give, pool: &Pool) -> anyhow::Result<Value> {
         on: wanted.on,
         seconds: wanted.seconds,
         sessions: wanted.sessions,
+        time,
     };
     let token = pool.token_of(&request).to_text();
     let given = pool.give(&request)?;

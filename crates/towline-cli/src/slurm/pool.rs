@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
-use towline_wire::control::{GiveLease, LeasedPart, Nonce};
+use towline_wire::control::{GiveLease, LeasedPart, Nonce, TimeShare};
 
 use super::{said, variable};
 use crate::cli::{Cli, Command, SlurmPoolOptions};
@@ -201,6 +201,7 @@ fn lease(
         on: Vec::new(),
         seconds: job.seconds(),
         sessions: 0,
+        time: TimeShare::default(),
     };
     let given = pool.give(&request)?;
     let token = folder.join("token");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use towline_server::supervisor::{LeaseChange, LeaseChooser, LeaseStore, Supervisor, TenantEntry};
+use towline_wire::control::Priority;
 
 use super::{Bytes, Entry, ID_BYTES, Moment, Store, check, check_name, load, random_text};
 
@@ -123,6 +124,9 @@ impl Entry {
             memory: entry.limits.memory.map(Bytes),
             until: entry.limits.until.map(Moment),
             devices: entry.devices.clone(),
+            share: entry.limits.time.percent,
+            priority: (entry.limits.time.priority != Priority::default())
+                .then(|| entry.limits.time.priority.name().to_owned()),
             lease: true,
             ..Self::default()
         })

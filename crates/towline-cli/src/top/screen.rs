@@ -71,6 +71,7 @@ q, Ctrl-C                         quit
 
 BUSY      time for which the session kept devices busy
 BUSY%     the same in the last interval; 200 for two devices
+SHARE%    of devices' time that other tenants use too
 LAUNCH/S  kernel launches a second; BYTES/S to and from the client
 PAST      the last eight intervals";
 

@@ -113,13 +113,14 @@ const DEVICES: [Column; 5] = [
     Column::right("OF", u8::MAX),
 ];
 
-const TENANTS: [Column; 12] = [
+const TENANTS: [Column; 13] = [
     Column::left("SERVER", 6),
     Column::left("TENANT", u8::MAX),
     Column::right("SESSIONS", u8::MAX),
     Column::right("MOST", 7),
     Column::right("BUSY", 3),
     Column::right("BUSY%", u8::MAX),
+    Column::right("SHARE%", 6),
     Column::right("MEMORY", u8::MAX),
     Column::right("LIMIT", 5),
     Column::right("UNTIL", 4),
@@ -266,6 +267,7 @@ fn tenants(number: usize, server: &Server, named: &str) -> Vec<Row> {
                 or_none(most, number_of(most)),
                 span(tenant.device_time_us / 1000),
                 percent(rates.map(|rates| rates.busy * 100.0)),
+                percent(tenant.time.percent.map(f64::from)),
                 bytes(Some(tenant.device_memory_bytes)),
                 or_none(limit, bytes(Some(limit))),
                 until(tenant.until_s),

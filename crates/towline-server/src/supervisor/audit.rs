@@ -76,6 +76,9 @@ pub(super) enum Event<'a> {
         devices: &'a [String],
         /// Bytes of one device; none where devices are whole.
         device_memory: Option<u64>,
+        /// Of the device's time, in percent.
+        share: Option<u8>,
+        priority: &'a str,
         /// Seconds since 1970.
         until_s: Option<u64>,
         by_tenant: &'a str,

@@ -647,16 +647,27 @@ fn serve_session(
             .is_some_and(|group| group.limits(Controller::Memory)),
         resumes: !grace.is_zero(),
     };
+    let names = devices::scheduled(
+        Snapshots::of(session.hello.purpose),
+        &snapshot,
+        parameters.devices.as_deref(),
+    );
     let encrypted = session.lane_key.as_ref();
     let encrypted = encrypted.map(|key| (key, Arc::clone(&session.lanes)));
     let rooms = {
         let (shared, tenant, id) = (Arc::clone(shared), Arc::clone(&session.tenant), session.id);
         Box::new(move |own: bool| shared.sessions.make_room(own.then_some(&tenant), id))
     };
+    let turns = shared.turns.as_ref();
+    let turns = turns.map(|turns| turns.join(session.id, &session.tenant, &session.worker, names));
     // If the worker is dead, its end is told by the callback.
-    let _ = session
-        .worker
-        .assign(parameters, encrypted, &session.tenant, kernels, rooms);
+    let _ = session.worker.assign(
+        parameters,
+        encrypted,
+        &session.tenant,
+        kernels,
+        (rooms, turns),
+    );
     shared
         .sessions
         .insert(Arc::clone(session))

@@ -132,6 +132,29 @@ fn bare(uuid: &str) -> &str {
     found.unwrap_or(uuid)
 }
 
+/// Names of the devices of a list, the same for sessions of both APIs; `numbers` are theirs among all, where the list has not all. A device
+/// without a UUID is known to one API only.
+pub(super) fn scheduled(kind: Snapshots, snapshot: &[u8], numbers: Option<&[u32]>) -> Vec<String> {
+    let uuids: Vec<Option<String>> = match kind {
+        Snapshots::OpenCl => {
+            let told = opencl::Snapshot::decode(snapshot).unwrap_or_default();
+            let uuid = |device: &opencl::Device| device.uuid().map(|uuid| uuid_text(&uuid));
+            told.devices.iter().map(uuid).collect()
+        }
+        _ => {
+            let told = cuda::snapshot::Snapshot::decode(snapshot).unwrap_or_default();
+            let uuids = told.devices.iter();
+            uuids.map(|device| Some(uuid_text(&device.uuid))).collect()
+        }
+    };
+    let number = |place: usize| numbers.and_then(|numbers| numbers.get(place)).copied();
+    let named = uuids.into_iter().enumerate().map(|(place, uuid)| {
+        let number = number(place).unwrap_or(place as u32);
+        uuid.unwrap_or_else(|| format!("{} {number}", kind.api()))
+    });
+    named.collect()
+}
+
 /// A device that can be leased.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Leasable {

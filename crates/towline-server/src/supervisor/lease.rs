@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use towline_wire::control::{EndLease, GiveLease, Lease, LeasedPart, RenewLease, limits};
+use towline_wire::control::{
+    EndLease, GiveLease, Lease, LeasedPart, RenewLease, WHOLE_SHARE, limits,
+};
 
 use super::Shared;
 use super::audit::Event;
@@ -33,7 +35,7 @@ type Entries = BTreeMap<String, TenantEntry>;
 #[derive(Clone, Debug)]
 pub enum LeaseChange {
     /// A new one. The store gives it its id.
-    Add(String, TenantEntry),
+    Add(String, Box<TenantEntry>),
     /// Another end.
     Renew(String, Option<Timestamp>),
     /// It goes.
@@ -80,7 +82,8 @@ pub(super) fn give(
                 }
                 None => {}
             }
-            let chosen = place(&devices, entries, request.part, now)?;
+            let share = request.time.percent.unwrap_or(0);
+            let chosen = place(&devices, entries, (request.part, share), now)?;
             let entry = TenantEntry {
                 limits: TenantLimits {
                     sessions: Some(request.sessions).filter(|sessions| *sessions > 0),
@@ -89,6 +92,7 @@ pub(super) fn give(
                         LeasedPart::Memory(bytes) => Some(bytes),
                     },
                     until,
+                    time: request.time,
                     ..TenantLimits::default()
                 },
                 devices: chosen,
@@ -100,7 +104,7 @@ pub(super) fn give(
                 changes.push(LeaseChange::Remove(name.clone()));
             }
             outcome = Some(lease_of(&entry));
-            changes.push(LeaseChange::Add(name.clone(), entry));
+            changes.push(LeaseChange::Add(name.clone(), Box::new(entry)));
             Ok(changes)
         },
         &|entries| shared.set_tenants(entries),
@@ -120,6 +124,8 @@ pub(super) fn give(
                 LeasedPart::Whole(_) => None,
                 LeasedPart::Memory(bytes) => Some(bytes),
             },
+            share: request.time.percent,
+            priority: request.time.priority.name(),
             until_s: Some(lease.until_s).filter(|until| *until > 0),
             by_tenant: by.tenant.name(),
             by_host: &by.hello.hostname,
@@ -250,12 +256,21 @@ fn free_bytes(device: &Leasable, entries: &Entries, now: Timestamp) -> u64 {
     free
 }
 
+/// Time of a device, in percent, that is no tenant's share.
+fn free_share(device: &Leasable, entries: &Entries, now: Timestamp) -> u8 {
+    let is_named = |entry: &&TenantEntry| entry.devices.iter().any(|word| device.is_named(word));
+    let holders = entries.values().filter(|entry| !is_over(entry, now));
+    let shares = holders.filter(is_named);
+    let shares = shares.filter_map(|entry| entry.limits.time.percent);
+    shares.fold(WHOLE_SHARE, u8::saturating_sub)
+}
+
 /// Chooses devices that are free: the first whole ones, or for a part the device that has the least left of those that have enough, so that
 /// others stay whole.
 fn place(
     devices: &[Leasable],
     entries: &Entries,
-    part: LeasedPart,
+    (part, share): (LeasedPart, u8),
     now: Timestamp,
 ) -> Result<Vec<String>, String> {
     let left = devices
@@ -283,9 +298,18 @@ fn place(
         }
         LeasedPart::Memory(bytes) => {
             let left: Vec<_> = left.collect();
-            let enough = left.iter().filter(|(_, free)| *free >= bytes);
+            let time = |device: &Leasable| free_share(device, entries, now);
+            let enough = left
+                .iter()
+                .filter(|(device, free)| *free >= bytes && time(device) >= share);
             let chosen = enough.min_by_key(|(_, free)| *free);
             chosen.map(|(device, _)| vec![device.name()]).ok_or_else(|| {
+                let roomy = left.iter().filter(|(_, free)| *free >= bytes);
+                if let Some(most) = roomy.map(|(device, _)| time(device)).max() {
+                    return format!(
+                        "{share} % of one device's time are asked for, and the most that is free is {most} %"
+                    );
+                }
                 let most = left.iter().map(|(_, free)| *free).max().unwrap_or(0);
                 format!("{bytes} bytes of one device are asked for, and the most that is free is {most}")
             })
@@ -332,7 +356,7 @@ mod tests {
     }
 
     fn placed(entries: &Entries, part: LeasedPart) -> Result<Vec<String>, String> {
-        place(&devices(3), entries, part, Timestamp::UNIX_EPOCH)
+        place(&devices(3), entries, (part, 0), Timestamp::UNIX_EPOCH)
     }
 
     #[test]
@@ -363,6 +387,24 @@ mod tests {
         assert_eq!(part(11), Ok("GPU-00000001-0000".into()));
         assert_eq!(part(71), Ok("GPU-00000002-0000".into()));
         assert!(part(81).unwrap_err().contains(&(80 * GIB).to_string()));
+    }
+
+    #[test]
+    fn shares_of_a_device_are_a_hundred_percent() {
+        let mut taken = entries([
+            holder(&["0"], Some(GIB), None),
+            holder(&["1", "2"], None, None),
+        ]);
+        for entry in taken.values_mut() {
+            entry.limits.time.percent = Some(70);
+        }
+        let part = |share| {
+            let part = (LeasedPart::Memory(GIB), share);
+            place(&devices(3), &taken, part, Timestamp::UNIX_EPOCH)
+        };
+        assert!(part(30).is_ok());
+        let refusal = part(31).unwrap_err();
+        assert!(refusal.contains("that is free is 30 %"), "{refusal}");
     }
 
     #[test]

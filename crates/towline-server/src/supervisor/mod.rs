@@ -5,6 +5,7 @@
 //!
 //! - `accept`: listeners, and the bounded set of connections that have not proven themselves yet.
 //! - `ahead`: how many workers wait for clients to come.
+//! - `arbiter`, `turns`: which tenant's sessions have a device next that several share.
 //! - `audit`: a line of JSON for each session and for refusals.
 //! - `budget`: how many descriptors sessions, offers and images may have.
 //! - `cgroup`: a control group for each session, where this server may make some.
@@ -27,12 +28,13 @@
 //! - `folder`: the workers' folders on disk, and their user numbers.
 //! - `output`: what workers write, on its way to the log.
 //!
-//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then the table of tenants, then a tenant. Stores of kernels, then the sessions of one, then what is saved
-//! of one. No lock is held while
-//! sending to a client.
+//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then turns, then the
+//! table of tenants, then a tenant. Stores of kernels, then the sessions of one, then what is saved of one. No lock is held while sending to
+//! a client.
 
 mod accept;
 mod ahead;
+mod arbiter;
 mod audit;
 mod budget;
 mod cgroup;
@@ -55,6 +57,7 @@ mod quota;
 mod refusal;
 mod session;
 mod tenant;
+mod turns;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -94,6 +97,7 @@ pub use self::quota::{Quota, ServerLimits, WHOLE_DEVICES};
 use self::refusal::Refusals;
 use self::session::{Api, SessionTable};
 pub use self::tenant::{DEFAULT_TENANT, QuotaChanges, TenantEntry, TenantLimits, TenantTable};
+use self::turns::Turns;
 
 /// How long a client may take for the whole handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -325,6 +329,8 @@ struct Shared {
     monitor: Option<Monitor>,
     /// Compiled kernels.
     kernels: Option<Arc<KernelStores>>,
+    /// Turns on devices, where there are several tenants.
+    turns: Option<Arc<Turns>>,
     /// Where sessions get control groups.
     groups: Option<Groups>,
     unproven: Unproven,
@@ -442,6 +448,10 @@ impl Supervisor {
             cuda_pool,
             monitor,
             kernels,
+            turns: config
+                .tenants
+                .is_listed()
+                .then(|| Turns::new(config.bounds.default_share)),
             groups,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,
@@ -804,6 +814,9 @@ impl Shared {
         }
         if let (Some(kernels), true) = (&self.kernels, is_revoked) {
             kernels.keep_only(&self.config.tenants.all());
+        }
+        if let Some(turns) = &self.turns {
+            turns.refresh();
         }
     }
 }

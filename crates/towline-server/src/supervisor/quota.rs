@@ -48,6 +48,8 @@ pub struct ServerLimits {
     pub log_lines: u32,
     /// Images of device code in memory.
     pub images: usize,
+    /// In percent of a device's time, of tenants without a share of their own; `None`: a part of what others' shares leave.
+    pub default_share: Option<u8>,
 }
 
 impl Default for ServerLimits {
@@ -60,6 +62,7 @@ impl Default for ServerLimits {
             session_offers: 2048,
             log_lines: 200,
             images: 4096,
+            default_share: None,
         }
     }
 }

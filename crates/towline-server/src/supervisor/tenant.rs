@@ -11,7 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use towline_wire::control::{
-    Reject, RejectCode, TenantStatus, Tenants, Token, limits::TENANT_BYTES,
+    Reject, RejectCode, TenantStatus, Tenants, TimeShare, Token, limits::TENANT_BYTES,
 };
 use towline_worker::Reserved;
 
@@ -64,6 +64,8 @@ pub struct TenantLimits {
     pub memory: Option<u64>,
     /// Time from which it has no sessions, by this machine's clock.
     pub until: Option<Timestamp>,
+    /// Its part of its devices' time.
+    pub time: TimeShare,
     /// Limits of each session.
     pub quota: QuotaChanges,
 }
@@ -325,6 +327,8 @@ pub(super) struct Usage {
     pub(super) launches: u64,
     pub(super) received_bytes: u64,
     pub(super) sent_bytes: u64,
+    /// Time for which it has waited for turns on devices.
+    pub(super) wait_us: u64,
 }
 
 impl Tenant {
@@ -409,6 +413,8 @@ impl Tenant {
             }),
             is_lease,
             devices: self.devices().to_vec(),
+            time: limits.time,
+            wait_us: usage.wait_us,
         }
     }
 
@@ -483,6 +489,13 @@ impl Tenant {
             now.received_bytes,
         );
         count(&mut usage.sent_bytes, before.sent_bytes, now.sent_bytes);
+    }
+
+    /// It has got a turn on a device, and waited for it.
+    pub(super) fn count_wait(&self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let usage = &mut lock(&self.state).usage;
+        usage.wait_us = usage.wait_us.saturating_add(us);
     }
 
     /// A session got its worker.

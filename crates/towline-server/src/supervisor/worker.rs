@@ -21,8 +21,9 @@ use super::folder::WorkerHome;
 use super::output::Label;
 use super::session::LaneAccount;
 use super::tenant::{MemoryShare, Tenant};
+use super::turns::TurnSeat;
 use super::{WORKER_END_LIMIT, lock, random};
-use towline_worker::{Images, Offer, Offers, Reserved, Token};
+use towline_worker::{Images, Offer, Offers, Reserved, Token, Turn};
 
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
 use crate::worker::protocol::{self, ErrorKind, FromWorker, Secret, ToWorker};
@@ -77,6 +78,8 @@ struct State {
     tenant: Option<Arc<Tenant>>,
     /// Its session's account of the tenant's memory.
     memory: Option<MemoryShare>,
+    /// Its session's turns on devices.
+    turns: Option<Arc<TurnSeat>>,
     /// Has another session give way; taken while it does.
     rooms: Option<RoomMaker>,
     /// What the worker said about its end.
@@ -175,7 +178,7 @@ impl Worker {
         encrypted: Option<(&LaneKey, Arc<LaneAccount>)>,
         tenant: &Arc<Tenant>,
         kernels: Option<OwnedFd>,
-        rooms: RoomMaker,
+        (rooms, turns): (RoomMaker, Option<TurnSeat>),
     ) -> Result<(), SysError> {
         self.label.set_session(parameters.session_id);
         self.offers.join(self.number, tenant.number());
@@ -184,6 +187,8 @@ impl Worker {
         let mut state = lock(&self.state);
         state.memory = memory;
         state.rooms = Some(rooms);
+        let scheduled_devices = turns.as_ref().map_or(0, TurnSeat::devices);
+        state.turns = turns.map(Arc::new);
         state.tenant = Some(Arc::clone(tenant));
         drop(state);
         let lane_key = encrypted.map(|(key, lanes)| {
@@ -194,6 +199,7 @@ impl Worker {
             parameters,
             lane_key,
             reserves_memory,
+            scheduled_devices,
         };
         let kernels = kernels.as_ref().map(AsFd::as_fd);
         self.channel.send_now(&protocol::encode(&message), kernels)
@@ -398,6 +404,18 @@ impl Worker {
                 };
                 self.answer(&answer, None);
             }
+            FromWorker::WantTurn { device } => {
+                let turns = lock(&self.state).turns.clone();
+                if !turns.is_some_and(|turns| turns.want(device)) {
+                    return Err("it wants a turn on a device that it has not".into());
+                }
+            }
+            FromWorker::TurnOver { device, number } => {
+                let turns = lock(&self.state).turns.clone();
+                if !turns.is_some_and(|turns| turns.over(device, number)) {
+                    return Err("it hands over a turn on a device that it has not".into());
+                }
+            }
             FromWorker::MakeRoom { request, of_tenant } => self.make_room(request, of_tenant),
             FromWorker::ReturnMemory { bytes } => {
                 let mut state = lock(&self.state);
@@ -481,6 +499,17 @@ impl Worker {
         Ok(())
     }
 
+    /// Tells it what its session may do with a device.
+    pub(super) fn tell_turn(&self, device: u32, turn: Turn, number: u64) {
+        let turn = turn as u8;
+        let message = ToWorker::Turn {
+            device,
+            turn,
+            number,
+        };
+        self.answer(&message, None);
+    }
+
     /// Answers a worker that waits. One that does not read is not waited for.
     fn answer(&self, message: &ToWorker, descriptor: Option<BorrowedFd<'_>>) {
         let sent = self
@@ -532,6 +561,7 @@ impl Worker {
         let mut state = lock(&self.state);
         // The driver has freed what the process held.
         state.memory = None;
+        let turns = state.turns.take();
         let crash = |reason: String| {
             Some(Ending {
                 reason,
@@ -564,6 +594,7 @@ impl Worker {
         };
         state.reaped = true;
         drop(state);
+        drop(turns);
         self.changed.notify_all();
         log::debug!("worker {} has ended ({exit})", self.pid);
         events.ended(self, ending);

@@ -42,7 +42,7 @@ use towline_sys::jail::{self, JailRequest};
 use towline_sys::process::{exit_now, limit_descriptors, take_channel};
 use towline_transport::{Connection, Registry};
 use towline_wire::control::{LaneEnd, LaneKey, Message, NvmlAnswers, NvmlQuestions};
-use towline_worker::{Broker, Reserved, RunError};
+use towline_worker::{Broker, Reserved, RunError, Scheduler, Turn};
 
 use super::broker::ChannelBroker;
 use super::door::Door;
@@ -357,6 +357,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                     parameters,
                     lane_key,
                     reserves_memory,
+                    scheduled_devices,
                 },
                 kernels,
             ) => {
@@ -395,6 +396,12 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                 }
                 if reserves_memory {
                     counters.share(Arc::clone(&broker) as _);
+                }
+                if scheduled_devices > 0 {
+                    let channel = Arc::clone(channel);
+                    counters
+                        .turns
+                        .schedule(scheduled_devices, Box::new(ChannelScheduler(channel)));
                 }
                 let host_memory = parameters.quota.host_memory_bytes;
                 if parameters.limits_own_memory
@@ -483,6 +490,14 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                 _,
             ) => broker.reserved(request, Reserved { granted, left }),
             (ToWorker::Image { request }, image) => broker.found(request, image),
+            (
+                ToWorker::Turn {
+                    device,
+                    turn,
+                    number,
+                },
+                _,
+            ) => counters.turns.hear(device, Turn::from_number(turn), number),
             (ToWorker::RoomMade { request, made }, _) => broker.room_made(request, made),
             (ToWorker::End, _) if engine.is_some() => return 0,
             (ToWorker::End, _) => {
@@ -500,6 +515,20 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
             (ToWorker::Start { .. }, _) => log::warn!("the worker was told twice to start"),
             (ToWorker::Ask { .. }, _) => log::warn!("only a monitor answers questions"),
         }
+    }
+}
+
+/// The supervisor as the one that gives turns on devices.
+#[derive(Debug)]
+struct ChannelScheduler(Arc<Channel>);
+
+impl Scheduler for ChannelScheduler {
+    fn want(&self, device: u32) {
+        tell(&self.0, &FromWorker::WantTurn { device });
+    }
+
+    fn over(&self, device: u32, number: u64) {
+        tell(&self.0, &FromWorker::TurnOver { device, number });
     }
 }
 

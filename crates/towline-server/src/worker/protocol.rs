@@ -35,6 +35,8 @@ pub(crate) enum ToWorker {
         lane_key: Option<Secret>,
         /// Whether its device memory is reserved by [`FromWorker::ReserveMemory`] before it is allocated.
         reserves_memory: bool,
+        /// On so many devices it may have to wait for turns.
+        scheduled_devices: usize,
     },
     /// A lane of the client; its descriptor comes with the message.
     Lane {
@@ -106,6 +108,15 @@ pub(crate) enum ToWorker {
         request: u64,
         /// Its memory is free.
         made: bool,
+    },
+    /// The session's rights on a device change.
+    Turn {
+        /// Among the session's.
+        device: u32,
+        /// Of [`towline_worker::Turn`].
+        turn: u8,
+        /// Of the turn.
+        number: u64,
     },
     /// The session is over: let go of everything and exit.
     End,
@@ -226,6 +237,18 @@ pub(crate) enum FromWorker {
     ReturnMemory {
         /// How much.
         bytes: u64,
+    },
+    /// The session has launches for a device.
+    WantTurn {
+        /// Among the session's.
+        device: u32,
+    },
+    /// It hands a turn over.
+    TurnOver {
+        /// Among the session's.
+        device: u32,
+        /// Of the turn.
+        number: u64,
     },
     /// The engine has returned; the worker exits.
     Finished {

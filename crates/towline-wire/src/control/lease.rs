@@ -2,7 +2,7 @@
 
 use super::codec::{ControlError, Reader, Writer};
 use super::message::{NONCE_BYTES, Nonce};
-use super::{Token, limits};
+use super::{TimeShare, Token, limits};
 
 /// Parts of a server's devices.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,6 +31,8 @@ pub struct GiveLease {
     pub seconds: u64,
     /// Most sessions at once; 0 limits nothing.
     pub sessions: u32,
+    /// Of its devices' time.
+    pub time: TimeShare,
 }
 
 /// Server to client: the answer to a [`GiveLease`].
@@ -85,6 +87,7 @@ impl GiveLease {
         writer.texts(&self.on, limits::TENANT_DEVICES, limits::DEVICE_NAME_BYTES);
         writer.u64(self.seconds);
         writer.u32(self.sessions);
+        self.time.write(writer);
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -110,6 +113,7 @@ impl GiveLease {
             )?,
             seconds: reader.u64("seconds of a lease")?,
             sessions: reader.u32("sessions of a lease")?,
+            time: TimeShare::read(reader)?,
         })
     }
 

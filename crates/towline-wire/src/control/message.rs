@@ -6,7 +6,7 @@ use super::frame;
 use super::handshake::ServerIdentity;
 use super::lease::{EndLease, GiveLease, LeaseChanged, LeaseGiven, RenewLease};
 use super::question::{NvmlAnswers, NvmlQuestions};
-use super::{Reject, SUPPORTED_VERSIONS, limits};
+use super::{Reject, SUPPORTED_VERSIONS, TimeShare, limits};
 
 /// Length of a [`Nonce`].
 pub const NONCE_BYTES: usize = 32;
@@ -509,6 +509,10 @@ pub struct TenantStatus {
     pub is_lease: bool,
     /// The devices that it has, at most [`limits::TENANT_DEVICES`], as the server's operator or its lease names them. Empty: all.
     pub devices: Vec<String>,
+    /// Of its devices' time.
+    pub time: TimeShare,
+    /// Time for which it has waited for turns on devices that others use too, since the start.
+    pub wait_us: u64,
 }
 
 impl TenantStatus {
@@ -530,6 +534,8 @@ impl TenantStatus {
             limits::TENANT_DEVICES,
             limits::DEVICE_NAME_BYTES,
         );
+        self.time.write(writer);
+        writer.u64(self.wait_us);
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -551,6 +557,8 @@ impl TenantStatus {
                 limits::TENANT_DEVICES,
                 limits::DEVICE_NAME_BYTES,
             )?,
+            time: TimeShare::read(reader)?,
+            wait_us: reader.u64("wait of a tenant")?,
         })
     }
 }

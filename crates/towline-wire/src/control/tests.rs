@@ -615,10 +615,10 @@ fn session_status() -> impl Strategy<Value = SessionStatus> {
 }
 
 fn tenant_status() -> impl Strategy<Value = TenantStatus> {
-    let numbers = (any::<[u32; 2]>(), any::<[u64; 7]>());
+    let numbers = (any::<[u32; 2]>(), any::<[u64; 8]>());
     let flags = (any::<bool>(), any::<bool>());
-    let parts = (tenant_name(), flags, device_names(), numbers);
-    parts.prop_map(|(name, (admin, is_lease), devices, numbers)| {
+    let parts = (tenant_name(), flags, device_names(), numbers, time_share());
+    parts.prop_map(|(name, (admin, is_lease), devices, numbers, time)| {
         let ([sessions, max], numbers) = numbers;
         let [
             held,
@@ -628,6 +628,7 @@ fn tenant_status() -> impl Strategy<Value = TenantStatus> {
             rejected,
             device_time_us,
             until_s,
+            wait_us,
         ] = numbers;
         TenantStatus {
             name,
@@ -643,8 +644,16 @@ fn tenant_status() -> impl Strategy<Value = TenantStatus> {
             until_s,
             is_lease,
             devices,
+            time,
+            wait_us,
         }
     })
+}
+
+fn time_share() -> impl Strategy<Value = TimeShare> {
+    let percent = proptest::option::of(1..=WHOLE_SHARE);
+    let priority = proptest::sample::select(&Priority::ALL[..]);
+    (percent, priority).prop_map(|(percent, priority)| TimeShare { percent, priority })
 }
 
 fn device_names() -> impl Strategy<Value = Vec<String>> {
@@ -661,12 +670,12 @@ fn lease_message() -> impl Strategy<Value = Message> {
         any::<Nonce>(),
         (part, device_names()),
         any::<u64>(),
-        any::<u32>(),
+        (any::<u32>(), time_share()),
     );
     let given = (device_names(), any::<u64>());
     let given = given.prop_map(|(devices, until_s)| Lease { devices, until_s });
     prop_oneof![
-        asked.prop_map(|(name, nonce, (part, on), seconds, sessions)| {
+        asked.prop_map(|(name, nonce, (part, on), seconds, (sessions, time))| {
             Message::GiveLease(GiveLease {
                 name,
                 nonce,
@@ -674,6 +683,7 @@ fn lease_message() -> impl Strategy<Value = Message> {
                 on,
                 seconds,
                 sessions,
+                time,
             })
         }),
         prop_oneof![given.prop_map(Ok), name().prop_map(Err)]

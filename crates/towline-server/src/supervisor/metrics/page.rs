@@ -301,6 +301,16 @@ fn tenants(page: &mut Page, shared: &Shared) {
             .iter()
             .filter_map(|(name, _, limits)| Some((of(name), limits.sessions?.into()))),
     );
+    page.gauge(
+        (
+            "tenant_share_percent",
+            "Share of devices' time, of those tenants that have one",
+        ),
+        None,
+        tenants
+            .iter()
+            .filter_map(|(name, _, limits)| Some((of(name), limits.time.percent?.into()))),
+    );
     page.counter(
         ("sessions_started", "Sessions that got a worker"),
         tenants.iter().flat_map(|(name, usage, _)| {
@@ -354,6 +364,17 @@ fn tenants(page: &mut Page, shared: &Shared) {
     page.registry.register_with_unit(
         "device_time",
         "Time for which devices were busy for sessions, added up over devices",
+        Unit::Seconds,
+        seconds,
+    );
+    let seconds = Family::<Labels, Counter<f64, AtomicU64>>::default();
+    for (name, usage, _) in &tenants {
+        let waited = usage.wait_us as f64 / 1e6;
+        seconds.get_or_create(&of(name)).inc_by(waited);
+    }
+    page.registry.register_with_unit(
+        "turn_wait",
+        "Time for which sessions with work waited for turns on shared devices, added up over devices",
         Unit::Seconds,
         seconds,
     );
