@@ -407,3 +407,25 @@ fn program_gives_leases_by_a_socket() {
         assert!(giver.ask(&wrong)["error"].is_string(), "{wrong}");
     }
 }
+
+#[test]
+fn share_of_time_is_leased_once() {
+    let pool = Pool::new(&[1]);
+    let part = ["--memory", "16M", "--share", "70"];
+    let first = [&part[..], &["--priority", "latency-critical"]].concat();
+    pool.give("one", &first).unwrap();
+    let refusal = pool.give("two", &part).unwrap_err();
+    assert!(refusal.contains("that is free is 30 %"), "{refusal}");
+    pool.give("two", &["--memory", "16M", "--share", "30"])
+        .unwrap();
+    let leases = pool.lease(&["list", "--json"]).expect("it lists");
+    let leases: Value = serde_json::from_str(&leases).expect("it is JSON");
+    assert_eq!(leases[0]["share"], 70);
+    assert_eq!(leases[0]["priority"], "latency-critical");
+    assert_eq!(leases[1]["priority"], "normal");
+    let audit = std::fs::read_to_string(&pool.audits()[0]).expect("there is an audit log");
+    let given = audit.lines().find(|line| line.contains("lease_given"));
+    let given: Value = serde_json::from_str(given.expect("a line")).expect("JSON");
+    assert_eq!(given["share"], 70);
+    assert_eq!(given["priority"], "latency-critical");
+}

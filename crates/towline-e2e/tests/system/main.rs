@@ -30,6 +30,7 @@ mod nvml;
 mod peers;
 mod processes;
 mod programs;
+mod shares;
 mod slurm;
 mod slurm_pool;
 mod tenants;
