@@ -79,16 +79,6 @@ fn opencl_sessions_get_their_tenants_shares() {
 }
 
 #[test]
-fn sessions_of_one_tenant_share_its_part() {
-    let tenants = Tenants::new();
-    let server = serve(&tenants, &[("two", "50"), ("one", "50")], &CUDA);
-    let mut programs = ["two", "two", "one"].map(|tenant| cuda(&tenants, &server, tenant));
-    let done = count(&mut programs);
-    let ratio = (done[0] + done[1]) / done[2];
-    assert!((0.5..=2.0).contains(&ratio), "{done:?}");
-}
-
-#[test]
 fn killed_session_leaves_all_time_to_others() {
     let tenants = Tenants::new();
     let server = serve(&tenants, &[("large", "90"), ("small", "10")], &CUDA);

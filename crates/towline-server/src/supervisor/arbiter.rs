@@ -471,9 +471,13 @@ impl Device {
             self.release(now);
             return self.grant(at, now, outcome);
         }
-        // A launch of its own went ahead of a turn that it does not get now.
-        for seat in self.leases[at].seats.iter_mut().filter(|seat| seat.wants) {
-            if seat.told == Turn::Ahead {
+        // Launches went ahead of a turn that does not come now.
+        let others = self
+            .leases
+            .iter_mut()
+            .filter(|lease| lease.tenant != tenant);
+        for seat in others.flat_map(|lease| &mut lease.seats) {
+            if seat.wants && seat.told == Turn::Ahead {
                 seat.tell(Turn::Wait, 0, outcome);
             }
         }

@@ -316,6 +316,15 @@ fn latency_critical_lease_keeps_to_its_share() {
 }
 
 #[test]
+fn latency_critical_leases_share_by_their_shares() {
+    let latency = |percent| of(Priority::LatencyCritical, percent);
+    let mut world = World::new(&[latency(50), latency(30), latency(20)]);
+    world.run(1000);
+    let shares = world.shares(10_000);
+    assert!(is_near(&shares, &[50.0, 30.0, 20.0], 3.0), "{shares:?}");
+}
+
+#[test]
 fn best_effort_gives_way_and_never_starves() {
     let mut world = World::new(&[share(70), of(Priority::BestEffort, 30)]);
     world.run(1000);
