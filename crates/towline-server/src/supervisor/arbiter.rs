@@ -5,8 +5,6 @@
 //! lease with the least; a lease that comes, or comes back, starts where the others are. Priorities move a lease's place by [`PRECEDENCE`],
 //! so they say who is first and not how much anybody gets.
 
-use std::collections::BTreeMap;
-
 use towline_wire::control::{Priority, TimeShare};
 use towline_worker::Turn;
 
@@ -47,7 +45,8 @@ pub(super) struct Outcome {
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(super) struct Arbiter {
-    devices: BTreeMap<DeviceName, Device>,
+    /// Few, by name.
+    devices: Vec<(DeviceName, Device)>,
 }
 
 #[derive(Debug, Default)]
@@ -139,9 +138,13 @@ impl Arbiter {
         now: u64,
     ) -> Outcome {
         let mut outcome = Outcome::default();
-        let device = self.devices.entry(name.clone()).or_default();
-        device.want((tenant, claim), (session, place), now, &mut outcome);
-        device.schedule(now, &mut outcome);
+        if self.device(name).is_none() {
+            self.devices.push((name.clone(), Device::default()));
+        }
+        if let Some(device) = self.device(name) {
+            device.want((tenant, claim), (session, place), now, &mut outcome);
+            device.schedule(now, &mut outcome);
+        }
         outcome
     }
 
@@ -154,7 +157,7 @@ impl Arbiter {
         now: u64,
     ) -> Outcome {
         let mut outcome = Outcome::default();
-        if let Some(device) = self.devices.get_mut(name) {
+        if let Some(device) = self.device(name) {
             device.over(session, number, now, &mut outcome);
             device.schedule(now, &mut outcome);
         }
@@ -164,18 +167,18 @@ impl Arbiter {
     /// A session is no more.
     pub(super) fn leave(&mut self, session: u64, now: u64) -> Outcome {
         let mut outcome = Outcome::default();
-        for device in self.devices.values_mut() {
+        for (_, device) in &mut self.devices {
             device.leave(session, now, &mut outcome);
             device.schedule(now, &mut outcome);
         }
-        self.devices.retain(|_, device| !device.leases.is_empty());
+        self.devices.retain(|(_, device)| !device.leases.is_empty());
         outcome
     }
 
     /// Shares or priorities may have changed.
-    pub(super) fn claim(&mut self, of: impl Fn(u64) -> Option<TimeShare>, now: u64) -> Outcome {
+    pub(super) fn claim(&mut self, of: &dyn Fn(u64) -> Option<TimeShare>, now: u64) -> Outcome {
         let mut outcome = Outcome::default();
-        for device in self.devices.values_mut() {
+        for (_, device) in &mut self.devices {
             for lease in &mut device.leases {
                 lease.claim = of(lease.tenant).unwrap_or(lease.claim);
             }
@@ -188,20 +191,27 @@ impl Arbiter {
     /// Does what is due.
     pub(super) fn tick(&mut self, now: u64) -> Outcome {
         let mut outcome = Outcome::default();
-        let devices = self.devices.values_mut();
-        devices.for_each(|device| device.schedule(now, &mut outcome));
+        for (_, device) in &mut self.devices {
+            device.schedule(now, &mut outcome);
+        }
         outcome
     }
 
     /// Time at which something is due next.
     pub(super) fn due(&self) -> Option<u64> {
-        let due = self.devices.values().filter_map(|device| {
+        let due = self.devices.iter().filter_map(|(_, device)| {
             let serving = device.serving.as_ref()?;
             device.next()?;
             let stopped = serving.stopping.map(|since| since + DRAIN);
             Some(stopped.unwrap_or(serving.due))
         });
         due.min()
+    }
+
+    fn device(&mut self, name: &DeviceName) -> Option<&mut Device> {
+        let mut devices = self.devices.iter_mut();
+        let found = devices.find(|(known, _)| known == name);
+        found.map(|(_, device)| device)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Turns of sessions on devices that several tenants share: what the [arbiter](super::arbiter) says reaches their workers.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -25,14 +24,14 @@ pub(super) struct Turns {
 #[derive(Debug, Default)]
 struct State {
     arbiter: Arbiter,
-    /// By session.
-    members: HashMap<u64, Member>,
+    members: Vec<Member>,
     /// A thread does what is due.
     runs: bool,
 }
 
 #[derive(Debug)]
 struct Member {
+    session: u64,
     worker: Weak<Worker>,
     tenant: Arc<Tenant>,
 }
@@ -41,13 +40,14 @@ impl State {
     /// Sends under the lock, so that no worker hears of turns in another order. A worker that does not read is not waited for.
     fn carry_out(&self, outcome: Outcome) {
         for word in outcome.words {
-            let member = self.members.get(&word.session);
+            let mut members = self.members.iter();
+            let member = members.find(|member| member.session == word.session);
             if let Some(worker) = member.and_then(|member| member.worker.upgrade()) {
                 worker.tell_turn(word.device, word.turn, word.number);
             }
         }
         for (tenant, ns) in outcome.waits {
-            let mut members = self.members.values();
+            let mut members = self.members.iter();
             if let Some(member) = members.find(|member| member.tenant.number() == tenant) {
                 member.tenant.count_wait(Duration::from_nanos(ns));
             }
@@ -74,10 +74,11 @@ impl Turns {
         devices: Vec<DeviceName>,
     ) -> TurnSeat {
         let member = Member {
+            session,
             worker: Arc::downgrade(worker),
             tenant: Arc::clone(tenant),
         };
-        lock(&self.state).members.insert(session, member);
+        lock(&self.state).members.push(member);
         TurnSeat {
             turns: Arc::clone(self),
             session,
@@ -88,15 +89,16 @@ impl Turns {
 
     /// Tenants' shares may have changed.
     pub(super) fn refresh(self: &Arc<Self>) {
-        let mut shares = HashMap::new();
         let mut state = lock(&self.state);
-        for member in state.members.values() {
-            let share = self.share_of(&member.tenant);
-            shares.insert(member.tenant.number(), share);
-        }
-        let outcome = state
-            .arbiter
-            .claim(|tenant| shares.get(&tenant).copied(), self.now());
+        let State {
+            arbiter, members, ..
+        } = &mut *state;
+        let share = |tenant| {
+            let mut members = members.iter();
+            let member = members.find(|member| member.tenant.number() == tenant)?;
+            Some(self.share_of(&member.tenant))
+        };
+        let outcome = arbiter.claim(&share, self.now());
         self.finish(&mut state, outcome);
     }
 
@@ -198,7 +200,9 @@ impl TurnSeat {
 impl Drop for TurnSeat {
     fn drop(&mut self) {
         let mut state = lock(&self.turns.state);
-        state.members.remove(&self.session);
+        state
+            .members
+            .retain(|member| member.session != self.session);
         let now = self.turns.now();
         let outcome = state.arbiter.leave(self.session, now);
         self.turns.finish(&mut state, outcome);

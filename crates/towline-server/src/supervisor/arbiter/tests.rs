@@ -359,7 +359,7 @@ fn changed_share_counts_at_once() {
             .find(|(of, _)| *of == tenant)
             .map(|(_, time)| *time)
     };
-    let outcome = world.arbiter.claim(of, world.now);
+    let outcome = world.arbiter.claim(&of, world.now);
     world.hear(outcome);
     let shares = world.shares(5000);
     assert!(is_near(&shares, &[80.0, 20.0], 3.0), "{shares:?}");
