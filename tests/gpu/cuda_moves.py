@@ -52,7 +52,7 @@ class Moves:
     def __init__(self, folder: pathlib.Path, gpus: tuple[str, str], scratch: pathlib.Path) -> None:
         self.towline, self.folder, self.gpus, self.scratch = folder / "towline", folder, gpus, scratch
         self.python = os.environ.get("PYTHON", "python3")
-        # What training prints natively.
+        # Output of training natively.
         self.natively: dict[str, str] = {}
 
     @contextlib.contextmanager

@@ -330,7 +330,7 @@ impl Travelling<'_> {
     }
 }
 
-/// What is kept of an image for when its session moves: nothing but its place, where it lies in a library or the program, which stay.
+/// The part of an image that is kept for when its session moves: nothing but its place, if it lies in a library or the program, which stay.
 pub(crate) fn kept(
     image: Vouched<'_, *const c_void>,
     wrapped: bool,

@@ -81,7 +81,7 @@ impl Owner for Mover {
             if self.driver.capturing.load(Ordering::Acquire) == 0 {
                 return Some(Box::new(alone));
             }
-            // What is captured belongs to the driver here and to the one there.
+            // A capture belongs to the driver here and to the one there.
             drop(alone);
             if left.is_zero() {
                 return None;

@@ -11,10 +11,10 @@ use towline_wire::cuda::graph::{Graph, Place, Work};
 /// Addresses of one variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Alias {
-    /// Where the program has it.
+    /// Its address for the program.
     pub(super) known: u64,
     pub(super) size: u64,
-    /// Where it is.
+    /// Its address.
     pub(super) actual: u64,
 }
 
@@ -31,7 +31,7 @@ impl Aliases {
         self.0.is_empty()
     }
 
-    /// Where something lies that the program has at an address.
+    /// The address of something that the program has at this one.
     fn at(&self, address: u64) -> u64 {
         let holds = |alias: &&Alias| address.wrapping_sub(alias.known) < alias.size;
         let found = self.0.iter().find(holds);

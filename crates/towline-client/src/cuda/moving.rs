@@ -24,7 +24,7 @@ pub(super) use crate::moved::RebuildError;
 
 /// Longest time for a program's calls and work to pause.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often another worker is tried where addresses are in use.
+/// Workers that are tried where addresses are in use.
 const ATTEMPTS: usize = 4;
 /// Numbers of what is made there before calls pause, and of nothing that lives: this session's count from 1 on.
 const AHEAD_NUMBER: u64 = 0xf000_0000;
@@ -107,7 +107,7 @@ fn in_context(context: u64) -> Actor {
     Actor { context, ..MOVER }
 }
 
-/// Whose session moves: what knows of the objects that have no recipes.
+/// The owner of a session that moves: it knows of the objects that have no recipes.
 pub trait Owner: Send + Sync {
     /// Holds calls back until the result is dropped; `None` if no moment without calls comes.
     fn stop(&self, patience: Duration) -> Option<Box<dyn Any>>;
@@ -194,7 +194,7 @@ impl Session {
         owner.prepare(self);
         self.quiesce(patience)?;
         owner.at_rest(self)?;
-        // What is made there from now on has numbers that nothing has here.
+        // Numbers given there from now on are those of nothing here.
         fresh.link().count_from(link.minted());
         let rested = Instant::now();
         let aliases = self.make_all(&fresh, &ahead)?;
@@ -247,7 +247,7 @@ impl Session {
         }
     }
 
-    /// What a status of this session says to who moves it.
+    /// The meaning of this session's status for who moves it.
     pub(super) fn refused(&self, what: &'static str, status: i32) -> RebuildError {
         match self.alive() {
             Err(lost) => lost,
@@ -658,7 +658,7 @@ impl Session {
     }
 }
 
-/// What was done before calls paused.
+/// Objects that were made before calls paused.
 #[derive(Default)]
 struct Ahead {
     /// The recipes that were carried out.
@@ -700,7 +700,7 @@ fn place_in(request: u16, body: &[u8]) -> Option<(u64, u64)> {
     Some((reply.dptr?, reply.bytes?))
 }
 
-/// Where something begins, and its bytes.
+/// The first address of something, and its bytes.
 type Extent = (u64, u64);
 
 /// The name of a variable that the program asked for, and where it was told that it lies.

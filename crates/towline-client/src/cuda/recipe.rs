@@ -1,4 +1,4 @@
-//! What it takes to make the objects of a session again on another server: the requests that made them, kept while the objects live, and of each
+//! Recipes: all it takes to make a session's objects again on another server. They are the requests that made them, kept while the objects live, and of each
 //! setting the last. Contents are the server's to tell, executable graphs and recordings of events the driver's to make again
 //! ([`super::moving::Owner`]).
 
@@ -34,7 +34,7 @@ impl KeptImage {
     }
 }
 
-/// What a recipe goes with.
+/// The thing that a recipe ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Key {
     /// An object with a number.
@@ -47,7 +47,7 @@ pub(super) enum Key {
     Reserved(u64),
     /// Physical memory that is mapped there.
     Mapped(u64),
-    /// What may be done with the addresses from there on.
+    /// Rights to use the addresses from there on.
     Access(u64),
     /// A texture.
     Texture(u64),
@@ -199,7 +199,7 @@ pub(super) struct Known {
 /// Numbers that a module's or library's functions may have.
 const FUNCTION_ROW: u64 = 262_144;
 
-/// What belongs to no context, although it was made in one.
+/// Whether a recipe belongs to no context, although its object was made in one.
 fn outlives_contexts(recipe: &Recipe) -> bool {
     matches!(
         recipe.key,
@@ -795,7 +795,7 @@ impl Known {
         self.recipes.contains_key(&number)
     }
 
-    /// Where the device code of a module or library is.
+    /// The place of a module's or library's device code.
     pub(super) fn image(&self, object: u64) -> Option<Arc<KeptImage>> {
         self.images.get(&object).cloned()
     }

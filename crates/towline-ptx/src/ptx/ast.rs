@@ -402,7 +402,7 @@ impl Expression<'_> {
             Self::Address(parts) | Self::List(parts) | Self::Vector(parts) => {
                 parts.iter().any(Self::has_names)
             }
-            // What stands in front is no name of an object: `generic(x)`, `0xff(x)`.
+            // Before the parenthesis stands no name of an object: `generic(x)`, `0xff(x)`.
             Self::Apply { arguments, .. } => arguments.iter().any(Self::has_names),
             Self::Binary { sides, .. } => sides.iter().any(Self::has_names),
             Self::Cast { operand, .. } | Self::Unary { operand, .. } => operand.has_names(),

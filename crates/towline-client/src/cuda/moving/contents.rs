@@ -274,7 +274,7 @@ impl Session {
         contexts.collect()
     }
 
-    /// Where a variable lies, and its bytes.
+    /// Address and bytes of a variable.
     fn place_of(
         &self,
         context: u64,
@@ -327,7 +327,7 @@ impl Session {
             self.read_part_of(found.context, ours, &mut here)?;
             fresh.read_part_of(found.context, theirs, &mut there)?;
             if here != there {
-                // What was linked in may be addresses, which are others there.
+                // Addresses that were linked in are others there.
                 if found.variable.has_addresses && found.ours.0 != found.theirs.0 {
                     return Err(RebuildError::Differs {
                         what: format!(

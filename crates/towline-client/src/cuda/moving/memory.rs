@@ -21,7 +21,7 @@ impl Spans {
     }
 }
 
-/// Where an allocation begins, and its bytes.
+/// The address and bytes of an allocation.
 pub(super) fn allocation(recipe: &Recipe) -> Option<(u64, u64)> {
     let Key::Memory(address) = recipe.key else {
         return None;
@@ -58,7 +58,7 @@ pub(super) fn spans<'a>(recipes: impl Iterator<Item = &'a Recipe>) -> Spans {
 }
 
 impl Session {
-    /// What a status of a request for these addresses says.
+    /// The meaning of a status of a request for these addresses.
     fn unplaced(&self, what: &'static str, address: u64, status: i32) -> RebuildError {
         match status {
             wire::CUDA_ERROR_ALREADY_MAPPED => RebuildError::Taken {
@@ -131,7 +131,7 @@ impl Session {
             }
         }
         let devices = devices(known);
-        // What a pool would have to have itself. Ahead of its first allocation a pool has no addresses, which may be many.
+        // Memory at addresses that the pool itself would have to have. Before its first allocation it has none, and then many.
         let mut pools: BTreeMap<(u64, u64), Vec<(u64, u64)>> = BTreeMap::new();
         for ((context, (span, span_size)), group) in groups {
             let device = devices.get(&context).copied();
@@ -171,7 +171,7 @@ impl Session {
 /// Allocations of one span.
 #[derive(Default)]
 struct Group {
-    /// Where each begins, and its bytes.
+    /// Address and bytes of each.
     words: Vec<u64>,
     /// Those of pools: the pool, where each begins, and its bytes.
     of_pools: Vec<(u64, u64, u64)>,
