@@ -162,8 +162,10 @@ fn steady_cuda(server: &Server, arguments: &[&str]) -> Running {
     client
 }
 
+type Api = (fn() -> Server, fn(&Server) -> Running);
+
 /// Functions that start a server, and on it a program that computes until it is told to stop: of OpenCL, and of CUDA.
-const APIS: [(fn() -> Server, fn(&Server) -> Running); 2] = [
+const APIS: [Api; 2] = [
     (Server::start, steady),
     (soft, |server| steady_cuda(server, &[])),
 ];
