@@ -250,6 +250,10 @@ pub(super) fn metrics_have_the_names_of_docs_alerts_and_dashboard() -> Result<()
     let limits = TenantLimits {
         sessions: Some(1),
         memory: Some(1 << 20),
+        time: towline_wire::control::TimeShare {
+            percent: Some(50),
+            ..Default::default()
+        },
         ..TenantLimits::default()
     };
     let entry = TenantEntry {
