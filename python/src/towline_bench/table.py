@@ -167,6 +167,8 @@ def _bench(path: Path) -> Iterator[Row]:
             yield from _cuts(document, path.stem)
         elif kind == "moves":
             yield from _moves(document, path.stem)
+        elif kind == "cuda-moves":
+            yield from _cuda_moves(document, path.stem)
         else:
             yield from _figures(document, path.stem)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -272,6 +274,29 @@ def _moves(document: dict[str, Any], name: str) -> Iterator[Row]:
             network="tcp",
             server=_model(gpus[0]),
             size=pause["megabytes"] << 20,
+        )
+
+
+def _cuda_moves(document: dict[str, Any], name: str) -> Iterator[Row]:
+    """Read how long CUDA programs paused while their sessions moved; those that did not move are left out."""
+    gpus = document["machine"].get("gpus") or ["no GPU"]
+    for move in document["moves"]:
+        seconds = sorted(map(float, move["pause_s"]))
+        if not seconds:
+            continue
+        yield Row(
+            source=name,
+            program=f"move.{move['name'].removesuffix('-' + move['over'])}",
+            metric="seconds",
+            unit="s",
+            value=seconds[len(seconds) // 2],
+            least=seconds[0],
+            most=seconds[-1],
+            runs=len(seconds),
+            device="remote",
+            network=move["over"],
+            server=_model(gpus[0]),
+            size=move.get("megabytes", 0) << 20,
         )
 
 
