@@ -69,8 +69,14 @@ class Moves:
         before = [str(self.towline), "run", "--server", server.address, "--"] if server else []
         output = (self.scratch / name).open("w+")
         errors = (self.scratch / f"{name}.errors").open("w+")
-        environment = {**os.environ, "TOWLINE_LOG": "warn,towline_client=info", "CUDA_VISIBLE_DEVICES": "0" if server else self.gpus[0]}
-        return subprocess.Popen([*before, *command], env=environment, stdin=subprocess.PIPE, stdout=output, stderr=errors, text=True)
+        environment = {
+            **os.environ,
+            "TOWLINE_LOG": "warn,towline_client=info",
+            "CUDA_VISIBLE_DEVICES": "0" if server else self.gpus[0],
+        }
+        return subprocess.Popen(
+            [*before, *command], env=environment, stdin=subprocess.PIPE, stdout=output, stderr=errors, text=True
+        )
 
     def output(self, name: str) -> tuple[str, str]:
         return (self.scratch / name).read_text(), (self.scratch / f"{name}.errors").read_text()
@@ -86,7 +92,7 @@ class Moves:
         if len(found) != 1:
             return f"{len(found)} sessions"
         command = [str(self.towline), "migrate", str(found[0]), "--to", there.address, "--server", here.address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
         return "" if done.returncode == 0 else done.stderr.strip()
 
     def moved(self, name: str, command: list[str], over: str, turns: int, between: float, says: str) -> dict[str, Any]:
@@ -116,7 +122,10 @@ class Moves:
             if program.returncode != 0:
                 print(errors[-3000:], [server.log.read_text()[-1500:] for server in pair], flush=True)
             median = statistics.median(pauses) if pauses else float("nan")
-            print(f"{name:24} {over:4} {done} of {turns} moves, status {program.returncode}, pause {median:.3f} s {pauses} {refusals[:2]}", flush=True)
+            print(
+                f"{name:24} {over:4} {done} of {turns} moves, status {program.returncode}, pause {median:.3f} s {pauses} {refusals[:2]}",
+                flush=True,
+            )
             return row | {"output": output}
 
     def train(self, over: str, steps: int, turns: int, options: list[str]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ import sys
 
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
 
-import torch  # noqa: E402
-from torch import nn  # noqa: E402
+import torch
+from torch import nn
 
 
 class Block(nn.Module):
