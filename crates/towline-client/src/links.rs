@@ -8,7 +8,7 @@ use crate::peer::Control;
 /// The link of a session, and behind it one for each time that the session moved. Only the last is alive.
 pub(crate) struct Links {
     pub(crate) link: Arc<Link>,
-    /// What is asked of its supervisor; `None` for a session without one.
+    /// The connection to its supervisor; `None` for a session without one.
     pub(crate) control: Option<Arc<Control>>,
     next: OnceLock<Box<Self>>,
 }

@@ -16,7 +16,7 @@ pub enum RebuildError {
         server: String,
         /// The device's name here.
         device: String,
-        /// What differs.
+        /// The question that they answer differently.
         query: &'static str,
         /// The answer here.
         ours: String,
@@ -36,7 +36,7 @@ pub enum RebuildError {
     Refused {
         /// The server.
         server: String,
-        /// What was asked of it.
+        /// The thing that it was asked for.
         what: &'static str,
         /// Its answer, by name where it has one.
         status: String,

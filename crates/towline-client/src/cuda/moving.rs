@@ -317,14 +317,7 @@ impl Session {
 
     /// The contexts that live.
     fn contexts(&self) -> Vec<u64> {
-        let known = self.recipes.lock();
-        let contexts = known.in_order().filter_map(|recipe| {
-            let created = recipe.read::<wire::ContextCreate>();
-            let retained = recipe.read::<wire::PrimaryRetain>();
-            let created = created.map(|made| made.context.0);
-            created.or(retained.map(|made| made.context.0))
-        });
-        contexts.collect()
+        contexts_in(&self.recipes.lock())
     }
 
     /// Waits until the device has done all that it was given.
@@ -698,6 +691,17 @@ fn place_in(request: u16, body: &[u8]) -> Option<(u64, u64)> {
     }
     let reply = wire::LibraryGetManagedReply::decode(body).ok()?;
     Some((reply.dptr?, reply.bytes?))
+}
+
+/// The contexts among recipes.
+fn contexts_in(known: &recipe::Known) -> Vec<u64> {
+    let contexts = known.in_order().filter_map(|recipe| {
+        let created = recipe.read::<wire::ContextCreate>();
+        let retained = recipe.read::<wire::PrimaryRetain>();
+        let created = created.map(|made| made.context.0);
+        created.or(retained.map(|made| made.context.0))
+    });
+    contexts.collect()
 }
 
 /// The first address of something, and its bytes.

@@ -220,7 +220,7 @@ impl Session {
         ahead: &Ahead,
     ) -> Result<Vec<Found>, RebuildError> {
         let mut all = Vec::new();
-        let contexts = self.contexts_of(known);
+        let contexts = contexts_in(known);
         for recipe in known.in_order() {
             let module = recipe.read::<wire::ModuleLoad<'_>>();
             let module = module.map(|made| made.module.0);
@@ -262,16 +262,6 @@ impl Session {
             }
         }
         Ok(all)
-    }
-
-    fn contexts_of(&self, known: &recipe::Known) -> Vec<u64> {
-        let contexts = known.in_order().filter_map(|recipe| {
-            let created = recipe.read::<wire::ContextCreate>();
-            let retained = recipe.read::<wire::PrimaryRetain>();
-            let created = created.map(|made| made.context.0);
-            created.or(retained.map(|made| made.context.0))
-        });
-        contexts.collect()
     }
 
     /// Address and bytes of a variable.
