@@ -203,8 +203,8 @@ fn tenants_have_a_view_of_their_own() {
     assert_eq!(
         lines_of_tenants[1..3],
         [
-            "TENANT  SESSIONS MOST  BUSY BUSY%▼ MEMORY LIMIT STARTED CRASHED REFUSED",
-            "physics        1    4 1m30s      -    0 B  none       0       0       0",
+            "TENANT  SESSIONS MOST  BUSY BUSY%▼ SHARE% MEMORY LIMIT STARTED CRASHED REFUSED",
+            "physics        1    4 1m30s      -      -    0 B  none       0       0       0",
         ]
     );
     press(&mut screen, &[KeyCode::Tab]);

@@ -169,7 +169,9 @@ impl Running {
     /// Lets the program go on from where it waits for a word.
     pub(crate) fn go_on(&mut self) {
         let input = self.input.as_mut().expect("open until the end");
-        input.write_all(b"go on\n").expect("the program listens");
+        if let Err(e) = input.write_all(b"go on\n") {
+            panic!("{} does not listen: {e}", self.describe());
+        }
     }
 
     /// Kills it outright.
