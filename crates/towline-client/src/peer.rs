@@ -9,7 +9,7 @@ use std::io::IoSlice;
 use std::net::ToSocketAddrs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use towline_transport::{Address, Connection, TransportError};
@@ -32,6 +32,9 @@ type Mover = Arc<dyn Fn(&Address, &Control) -> Result<(), String> + Send + Sync>
 /// Longest time for the server that a session leaves to say that it has heard so.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
+/// Longest time for a session that has just begun to be set up as far as it takes to move.
+const SETUP_LIMIT: Duration = Duration::from_secs(5);
+
 /// State of a session that may move.
 #[derive(Default)]
 struct Moving {
@@ -53,6 +56,8 @@ pub(crate) struct Control {
     peers: Vec<Address>,
     answers: Mutex<Answers>,
     moving: Mutex<Moving>,
+    /// The session can move now.
+    movable: Condvar,
 }
 
 struct Answers {
@@ -114,6 +119,7 @@ impl Control {
                 ended: false,
             }),
             moving: Mutex::default(),
+            movable: Condvar::new(),
         })
     }
 
@@ -144,12 +150,13 @@ impl Control {
         mover: impl Fn(&Address, &Control) -> Result<(), String> + Send + Sync + 'static,
     ) {
         lock(&self.moving).mover = Some(Arc::new(mover));
+        self.movable.notify_all();
     }
 
     /// Moves the session on a thread of its own, unless it does so already.
     fn begin_move(self: &Arc<Self>, request: &MigrateSession) {
         let session_id = request.session_id;
-        let mover = {
+        {
             let mut moving = lock(&self.moving);
             if moving.has_left {
                 // It has not heard so.
@@ -160,11 +167,11 @@ impl Control {
                 return;
             }
             moving.session = Some(session_id);
-            moving.mover.clone()
-        };
+        }
         let to = printable(&request.to, SHOWN_NAME);
         let control = Arc::clone(self);
         let work = move || {
+            let mover = control.mover();
             let mover = mover.ok_or("its program takes no part in moves".to_owned());
             let to = to.parse::<Address>().map_err(|error| error.to_string());
             let outcome = mover.and_then(|mover| mover(&to?, &control));
@@ -180,6 +187,15 @@ impl Control {
                 format!("a thread could not be started: {error}"),
             );
         }
+    }
+
+    fn mover(&self) -> Option<Mover> {
+        let moving = lock(&self.moving);
+        let waited = self
+            .movable
+            .wait_timeout_while(moving, SETUP_LIMIT, |moving| moving.mover.is_none());
+        let (moving, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        moving.mover.clone()
     }
 
     fn stay(&self, session_id: u64, reason: String) {
@@ -504,6 +520,14 @@ mod tests {
             control.heard(wish("gpu2:7140"));
             assert_eq!(said(&*server), answer(Err("not now".into())));
         }
+    }
+
+    #[test]
+    fn session_is_asked_to_move_while_it_begins() {
+        let (control, server) = control("gpu1:7140", &[]);
+        control.heard(wish("gpu2:7140"));
+        control.let_move(|_, _| Err("not now".into()));
+        assert_eq!(said(&*server), answer(Err("not now".into())));
     }
 
     #[test]
