@@ -29,6 +29,7 @@ pub(crate) fn let_sessions_move(driver: &'static Driver, sessions: &[Arc<Session
         let mover = Arc::new(Mover {
             driver,
             times: Mutex::default(),
+            later: Mutex::default(),
         });
         session.let_move(mover, environment::access_to_move);
     }
@@ -37,8 +38,10 @@ pub(crate) fn let_sessions_move(driver: &'static Driver, sessions: &[Arc<Session
 /// Moves a session of the process's driver.
 struct Mover {
     driver: &'static Driver,
-    /// Milliseconds since the recordings of events, by the events' numbers.
-    times: Mutex<HashMap<u64, f32>>,
+    /// Events that tell the time of their recordings, by their contexts, as they were when the device came to rest.
+    times: Mutex<HashMap<u64, Times>>,
+    /// Milliseconds by which what stands for recordings on the other server is later than they were, by the events' numbers.
+    later: Mutex<HashMap<u64, f32>>,
 }
 
 impl Mover {
@@ -121,10 +124,8 @@ impl Owner for Mover {
             }
         }
         for (context, events) in by_context {
-            let times = times_since(session, context, &events);
-            let times = times
-                .map_err(|_| RebuildError::Unmovable("the times of its events cannot be had"))?;
-            lock(&self.times).extend(times);
+            let times = times_of(session, context, events)?;
+            lock(&self.times).insert(context, times);
         }
         Ok(())
     }
@@ -146,6 +147,16 @@ impl Owner for Mover {
                 record: there.unheard(),
             };
             there.post(event.context, "a recording of an event", &request)?;
+        }
+        let mut later = lock(&self.later);
+        later.clear();
+        for (context, here) in lock(&self.times).drain() {
+            let events = here.since.iter().map(|(event, _)| *event).collect();
+            let there = times_of(there.session(), context, events)?;
+            let between = there.told.duration_since(here.told).as_secs_f32() * 1e3;
+            for ((event, before), (_, after)) in here.since.into_iter().zip(there.since) {
+                later.insert(event, before + between - after);
+            }
         }
         Ok(())
     }
@@ -173,14 +184,13 @@ impl Owner for Mover {
         (!uses_heap).then(|| variables.collect())
     }
 
-    fn moved(&self, session: &Session, pause: Duration) {
+    fn moved(&self, session: &Session) {
         let Some(index) = self.index_of(session) else {
             return;
         };
-        let times = std::mem::take(&mut *lock(&self.times));
+        let later = std::mem::take(&mut *lock(&self.later));
         for (number, event) in self.recorded(index) {
-            let before = times.get(&number).copied().unwrap_or(0.0);
-            event.moved(before + pause.as_secs_f32() * 1e3);
+            event.moved(later.get(&number).copied().unwrap_or(0.0));
         }
         for exec in lock(&self.driver.graphs).execs.values() {
             if exec.session() == index {
@@ -190,12 +200,20 @@ impl Owner for Mover {
     }
 }
 
-/// Milliseconds that have passed since events of a context were recorded last.
-fn times_since(
-    session: &Session,
-    context: u64,
-    events: &[u64],
-) -> Result<Vec<(u64, f32)>, CUresult> {
+/// The times of events of a context.
+struct Times {
+    /// Milliseconds since their last recordings, by the events' numbers.
+    since: Vec<(u64, f32)>,
+    /// The moment that they are counted to.
+    told: Instant,
+}
+
+fn times_of(session: &Session, context: u64, events: Vec<u64>) -> Result<Times, RebuildError> {
+    let times = ask_for_times(session, context, events);
+    times.map_err(|_| RebuildError::Unmovable("the times of its events cannot be had"))
+}
+
+fn ask_for_times(session: &Session, context: u64, events: Vec<u64>) -> Result<Times, CUresult> {
     let actor = in_context(context);
     let now = wire::EventHandle(session.mint(wire::EventHandle::TAG));
     session.post(
@@ -215,6 +233,7 @@ fn times_since(
         },
     )?;
     session.call(actor, "rebuild", &wire::SynchronizeEvent { event: now })?;
+    let told = Instant::now();
     let questions: Vec<_> = events
         .iter()
         .map(|event| wire::EventElapsedTimeV2 {
@@ -224,11 +243,12 @@ fn times_since(
         .collect();
     let answers = session.measure(actor, &questions);
     session.post(actor, &wire::EventDestroyV2 { hEvent: now })?;
-    let times = events.iter().zip(answers).map(|(event, answer)| {
+    let since = events.into_iter().zip(answers).map(|(event, answer)| {
         let answer = answer?;
         let reply = wire::EventElapsedTimeV2Reply::decode(&answer.body);
         let time = reply.ok().and_then(|reply| reply.pMilliseconds);
-        Ok((*event, time.unwrap_or(0.0)))
+        Ok((event, time.unwrap_or(0.0)))
     });
-    times.collect()
+    let since = since.collect::<Result<_, CUresult>>()?;
+    Ok(Times { since, told })
 }

@@ -87,6 +87,11 @@ impl MovedTo<'_> {
         }
     }
 
+    /// The session there, for what is of no lasting effect.
+    pub fn session(&self) -> &Session {
+        self.fresh
+    }
+
     /// A number under which something is told that nobody waits for.
     pub fn unheard(&self) -> u64 {
         self.fresh.mint(MARK_TAG)
@@ -123,8 +128,8 @@ pub trait Owner: Send + Sync {
     fn element(&self, array: u64) -> Option<usize>;
     /// The variables of device code, for the session's devices; `None` for code that cannot be read or has memory that nobody can name.
     fn variables(&self, session: &Session, code: &[u8]) -> Option<Vec<Variable>>;
-    /// Later calls go to the other server; they were held back for so long.
-    fn moved(&self, session: &Session, pause: Duration);
+    /// Later calls go to the other server.
+    fn moved(&self, session: &Session);
 }
 
 type Admission = Arc<dyn Fn(&Address) -> Result<Access, DialError> + Send + Sync>;
@@ -213,9 +218,9 @@ impl Session {
             made.elapsed().as_secs_f64()
         );
         self.take_over(fresh);
-        let pause = stopped.elapsed();
-        owner.moved(self, pause);
+        owner.moved(self);
         drop(alone);
+        let pause = stopped.elapsed();
         log::info!(
             "the session with {} moved to {}: {:.3} s until calls paused, and {:.3} s more until they went on",
             link.name(),
