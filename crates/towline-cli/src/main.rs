@@ -44,11 +44,13 @@ const FAILURE: u8 = 125;
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let cli = config::parse(&arguments).unwrap_or_else(|error| error.exit());
-    env_logger::Builder::from_env(
-        env_logger::Env::new().filter_or("TOWLINE_LOG", cli.command.default_log_level()),
-    )
-    .format_target(false)
-    .init();
+    let env = env_logger::Env::new().filter_or("TOWLINE_LOG", cli.command.default_log_level());
+    env_logger::Builder::new()
+        // Of code that it makes it tells every instruction.
+        .filter_module("cranelift", log::LevelFilter::Warn)
+        .parse_env(env)
+        .format_target(false)
+        .init();
     let result = match cli.command {
         Command::Bench(options) => towline_bench::run(options),
         Command::Calibrate(options) => {

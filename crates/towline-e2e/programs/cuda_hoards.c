@@ -8,15 +8,6 @@
 #define CHUNK ((size_t)2 << 20)
 #define OUT_OF_MEMORY 2
 
-typedef struct {
-    int type, handles;
-    struct {
-        int type, id;
-    } location;
-    void *unused;
-    unsigned char flags[8];
-} Properties;
-
 static size_t free_bytes(void)
 {
     size_t free = 0, total = 0;

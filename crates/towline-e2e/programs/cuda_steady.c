@@ -1,6 +1,6 @@
 /*
  * Computes and checks round after round until the test says stop, with something of each kind that a program has: memory of its own and of a
- * pool, pinned and managed memory, a variable of its module, a library, streams, events, an executable graph.
+ * pool, mapped, pinned and managed memory, a variable of its module, a library, streams, events, an executable graph.
  *
  *   cuda_steady [MIB [none|asks|stores]]
  *
@@ -11,6 +11,7 @@
 #include <poll.h>
 
 enum { COUNT = 4096, BYTES = COUNT * 4 };
+#define CHUNK ((size_t)2 << 20)
 
 /* "step" adds 1 to each of so many words, "count" to the module's variable, and tells it. */
 static const char STEP[] =
@@ -68,12 +69,28 @@ int main(int argc, char **argv)
     const uint64_t gone = device_memory(BYTES);
     const uint64_t memory = device_memory(BYTES), told = device_memory(4);
     CALL(cuMemFree_v2, (uint64_t), gone);
-    uint64_t pooled, managed, large = 0;
+    uint64_t pooled, managed, mapped, parts[2], large = 0;
     CALL(cuMemAllocAsync, (uint64_t *, size_t, void *), &pooled, BYTES, streams[0]);
     CALL(cuMemAllocManaged, (uint64_t *, size_t, unsigned), &managed, BYTES, 1);
     uint32_t *pinned, *shared = (uint32_t *)(uintptr_t)managed, *held = NULL;
     CALL(cuMemHostAlloc, (void **, size_t, unsigned), (void **)&pinned, BYTES, 0);
     CALL(cuMemsetD32Async, (uint64_t, unsigned, size_t, void *), memory, 0, COUNT, streams[0]);
+    /* Two pieces, rights to both at once, and the first piece anew: it gets its rights alone. */
+    Properties properties = {.type = 1, .location = {.type = 1}};
+    const Access access = {.location = {.type = 1}, .flags = 3};
+    CALL(cuMemAddressReserve, (uint64_t *, size_t, size_t, uint64_t, unsigned long long), &mapped, 2 * CHUNK, 0, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        CALL(cuMemCreate, (uint64_t *, size_t, const Properties *, unsigned long long), &parts[i], CHUNK, &properties, 0);
+        CALL(cuMemMap, (uint64_t, size_t, size_t, uint64_t, unsigned long long), mapped + i * CHUNK, CHUNK, 0, parts[i], 0);
+    }
+    CALL(cuMemSetAccess, (uint64_t, size_t, const Access *, size_t), mapped, 2 * CHUNK, &access, 1);
+    CALL(cuMemUnmap, (uint64_t, size_t), mapped, CHUNK);
+    CALL(cuMemMap, (uint64_t, size_t, size_t, uint64_t, unsigned long long), mapped, CHUNK, 0, parts[0], 0);
+    CALL(cuMemSetAccess, (uint64_t, size_t, const Access *, size_t), mapped, CHUNK, &access, 1);
+    for (int i = 0; i < 2; i++)
+        CALL(cuMemRelease, (uint64_t), parts[i]);
+    const uint64_t seam = mapped + CHUNK - BYTES / 2;
+    CALL(cuMemsetD32Async, (uint64_t, unsigned, size_t, void *), seam, 0, COUNT, streams[0]);
     CALL(cuMemsetD32Async, (uint64_t, unsigned, size_t, void *), pooled, 0, COUNT, streams[0]);
     memset(shared, 0, BYTES);
     if (more > 0) {
@@ -102,6 +119,7 @@ int main(int argc, char **argv)
         CALL(cuGraphLaunch, (void *, void *), executable, streams[0]);
         launch(kernel, streams[0], pooled, COUNT);
         launch(step, streams[0], managed, COUNT);
+        launch(step, streams[0], seam, COUNT);
         CALL(cuEventRecord, (void *, void *), second, streams[0]);
         CALL(cuStreamWaitEvent, (void *, void *, unsigned), streams[1], second, 0);
         launch(counter, streams[1], told, 1);
@@ -110,6 +128,8 @@ int main(int argc, char **argv)
         expect("memory", pinned, COUNT, 2 * round);
         CALL(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), values, pooled, BYTES);
         expect("memory of a pool", values, COUNT, round);
+        CALL(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), values, seam, BYTES);
+        expect("mapped memory", values, COUNT, round);
         CALL(cuCtxSynchronize, (void), );
         expect("managed memory", shared, COUNT, round);
         CALL(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), values, told, 4);
@@ -157,6 +177,8 @@ int main(int argc, char **argv)
     CALL(cuMemFree_v2, (uint64_t), memory);
     CALL(cuMemFree_v2, (uint64_t), told);
     CALL(cuMemFree_v2, (uint64_t), managed);
+    CALL(cuMemUnmap, (uint64_t, size_t), mapped, 2 * CHUNK);
+    CALL(cuMemAddressFree, (uint64_t, size_t), mapped, 2 * CHUNK);
     CALL(cuMemFreeAsync, (uint64_t, void *), pooled, streams[0]);
     CALL(cuMemFreeHost, (void *), pinned);
     CALL(cuGraphExecDestroy, (void *), executable);

@@ -8,6 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of physical memory, and of who may use it where it is mapped. */
+typedef struct {
+    int type, id;
+} Location;
+typedef struct {
+    int type, handles;
+    Location location;
+    void *unused;
+    unsigned char flags[8];
+} Properties;
+typedef struct {
+    Location location;
+    int flags;
+} Access;
+
 static void *driver_library;
 
 static inline void *driver_function(const char *name)

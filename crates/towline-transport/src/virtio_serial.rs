@@ -295,8 +295,14 @@ fn open_port(address: &Address, deadline: Instant) -> Result<OwnedFd, TransportE
 }
 
 fn open_one(path: &Path) -> std::io::Result<OwnedFd> {
-    let port = match fs::metadata(path)?.file_type().is_socket() {
+    let kind = fs::metadata(path)?.file_type();
+    let port = match kind.is_socket() {
         true => UnixStream::connect(path)?.into(),
+        // A turn of a connection writes, which a file would keep.
+        false if !kind.is_char_device() => {
+            let what = "it is no port of a machine, and no socket";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, what));
+        }
         false => {
             let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
             rustix::fs::open(path, flags, Mode::empty())?
@@ -689,6 +695,20 @@ mod tests {
         drop(transport.listen(&address).unwrap());
         fs::write(&path, "mine").unwrap();
         assert!(transport.listen(&address).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_file_is_no_port() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "mine").unwrap();
+        let address = format!("virtio-serial:{}", path.display()).parse().unwrap();
+        let error = VirtioSerialTransport::new()
+            .connect(&address, &soon())
+            .err();
+        let error = format!("{:?}", error.expect("it is none"));
+        assert!(error.contains("no port of a machine"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     }
 

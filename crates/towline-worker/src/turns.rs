@@ -282,6 +282,10 @@ impl Turns {
             _ => {}
         }
         at.told = turn;
+        // A device that was free for a moment has forgotten who waits.
+        if matches!(turn, Turn::Wait | Turn::Ahead) && at.is_waited_for() {
+            self.ask(device, at);
+        }
         let bit = bit(device);
         match turn {
             Turn::Free => self.asks.fetch_and(!bit, Ordering::AcqRel),
@@ -581,6 +585,18 @@ mod tests {
         assert!(!turns.asks(0) && !turns.are_asked());
         assert_eq!(heard.take(), [0]);
         assert_eq!(turns.admit(1), Admission::Free, "no such device");
+    }
+
+    #[test]
+    fn moment_of_freedom_forgets_no_gate() {
+        let (turns, heard) = busy();
+        turns.hear(0, Turn::Wait, 0);
+        turns.hold(0, || ());
+        turns.hear(0, Turn::Wait, 0);
+        assert_eq!(heard.take(), [0]);
+        turns.hear(0, Turn::Free, 0);
+        turns.hear(0, Turn::Wait, 0);
+        assert_eq!(heard.take(), [0]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! setting the last. Contents are the server's to tell, executable graphs and recordings of events the driver's to make again
 //! ([`super::moving::Owner`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::cuda as wire;
@@ -47,8 +47,6 @@ pub(super) enum Key {
     Reserved(u64),
     /// Physical memory that is mapped there.
     Mapped(u64),
-    /// Rights to use the addresses from there on.
-    Access(u64),
     /// A texture.
     Texture(u64),
     /// A surface.
@@ -196,6 +194,9 @@ pub(super) struct Known {
     obstacle: Option<&'static str>,
 }
 
+/// Words that tell what may be done from one location.
+const ACCESS_WORDS: usize = 3;
+
 /// Numbers that a module's or library's functions may have.
 const FUNCTION_ROW: u64 = 262_144;
 
@@ -203,7 +204,7 @@ const FUNCTION_ROW: u64 = 262_144;
 fn outlives_contexts(recipe: &Recipe) -> bool {
     matches!(
         recipe.key,
-        Key::Physical(_) | Key::Reserved(_) | Key::Mapped(_) | Key::Access(_) | Key::Device(_)
+        Key::Physical(_) | Key::Reserved(_) | Key::Mapped(_) | Key::Device(_)
     ) || [
         <wire::LibraryLoad<'_> as Request<'_>>::ID,
         <wire::LibraryGetManaged<'_> as Request<'_>>::ID,
@@ -323,7 +324,7 @@ impl Known {
     fn unmap(&mut self, start: u64, size: u64) {
         let range = start..start.saturating_add(size);
         self.end_if(|recipe| match recipe.key {
-            Key::Mapped(at) | Key::Access(at) => range.contains(&at),
+            Key::Mapped(at) => range.contains(&at),
             _ => false,
         });
         let released: Vec<u64> = self.released.keys().copied().collect();
@@ -331,6 +332,54 @@ impl Known {
             if !self.is_mapped(memory) {
                 self.released.remove(&memory);
                 self.end(Key::Physical(memory));
+            }
+        }
+    }
+
+    /// Bytes that are mapped from an address on at once.
+    fn mapped_at(&self, address: u64) -> Option<u64> {
+        let mut numbers = self.by_key.get(&Key::Mapped(address))?.iter();
+        numbers.find_map(|number| {
+            let map: wire::PhysicalMap = self.recipes.get(number)?.read()?;
+            Some(map.size)
+        })
+    }
+
+    /// Keeps who may use memory for each mapping, or pool, and each location apart: each has an end, and a last setting, of its own.
+    fn note_access(&mut self, recipe: &Recipe, set: &wire::SetAccess<'_>) {
+        let mut places = Vec::new();
+        if set.pool.0 == 0 {
+            let end = set.address.saturating_add(set.size);
+            let mut address = set.address;
+            while address < end
+                && let Some(size) = self.mapped_at(address)
+            {
+                places.push((Key::Mapped(address), address, size));
+                address = address.saturating_add(size);
+            }
+        } else {
+            places.push((Key::Object(set.pool.0), 0, 0));
+        }
+        let words: Vec<u64> = set.access.iter().collect();
+        for (key, address, size) in places {
+            for access in words.chunks(ACCESS_WORDS) {
+                let location = access.iter().take(2);
+                let slot = location.fold(0, |slot, word| slot << 32 | (word & 0xffff_ffff));
+                let one = wire::SetAccess {
+                    pool: set.pool,
+                    address,
+                    size,
+                    words: access.len() as u32,
+                    access: wire::List::Values(access),
+                };
+                let mut body = Vec::new();
+                Message::encode(&one, &mut body);
+                self.set(Recipe {
+                    body: body.into(),
+                    key,
+                    slot,
+                    ..recipe.clone()
+                });
             }
         }
     }
@@ -431,6 +480,7 @@ impl Known {
     }
 
     fn note_code(&mut self, recipe: Recipe) {
+        let context = recipe.context;
         let object = |recipe: Recipe, number: u64, slot: u64| Recipe {
             key: Key::Object(number),
             slot,
@@ -493,7 +543,9 @@ impl Known {
             return self.set(object(recipe, module, slot));
         }
         if let Some(asked) = recipe.read::<wire::LibraryGetGlobal<'_>>() {
-            let (library, slot) = (asked.library.0, slot_of(asked.name));
+            // Each context has the variable at an address of its own.
+            let name = [&context.to_le_bytes(), asked.name].concat();
+            let (library, slot) = (asked.library.0, slot_of(&name));
             return self.set(object(recipe, library, slot));
         }
         if let Some(asked) = recipe.read::<wire::LibraryGetManaged<'_>>() {
@@ -602,18 +654,7 @@ impl Known {
             return self.set(keyed(recipe, device));
         }
         if let Some(set) = recipe.read::<wire::SetAccess<'_>>() {
-            let (key, slot) = match set.pool.0 {
-                0 => (Key::Access(set.address), set.size),
-                pool => {
-                    let words = set.access.iter().take(2);
-                    let location = words.fold(0, |slot, word| slot << 32 | word);
-                    (Key::Object(pool), location)
-                }
-            };
-            return self.set(Recipe {
-                slot,
-                ..keyed(recipe, key)
-            });
+            return self.note_access(&recipe, &set);
         }
         self.note_mapped(recipe);
     }
@@ -821,8 +862,21 @@ impl Known {
         if self.recipes.values().any(allocates) {
             return Some("a graph of it allocates memory");
         }
-        let managed = self.recipes.values().any(is_shareable);
-        managed.then_some("it has managed memory of the server's")
+        if self.recipes.values().any(is_shareable) {
+            return Some("it has managed memory of the server's");
+        }
+        let whole: HashSet<(u64, u64)> = self
+            .recipes
+            .values()
+            .filter_map(Recipe::read::<wire::PhysicalMap>)
+            .map(|map| (map.memory, map.size))
+            .collect();
+        let is_out_of_reach = |recipe: &Recipe| {
+            let made: Option<wire::PhysicalCreate> = recipe.read();
+            made.is_some_and(|made| !whole.contains(&(made.memory, made.size)))
+        };
+        let out_of_reach = self.recipes.values().any(is_out_of_reach);
+        out_of_reach.then_some("it has physical memory that is not mapped as a whole")
     }
 
     /// Bytes that the recipes take, without device code that lies in the program.
@@ -1005,6 +1059,85 @@ mod tests {
         };
         ask(&recipes, 1, &unmap, &|_| {});
         assert_eq!(count(&recipes), 0);
+    }
+
+    fn mapped(recipes: &Recipes, memory: u64, address: u64, size: u64) {
+        let physical = wire::PhysicalCreate {
+            device: 0,
+            size: 2 << 20,
+            flags: 0,
+            memory,
+        };
+        ask(recipes, 0, &physical, &|_| {});
+        let map = wire::PhysicalMap {
+            address,
+            size,
+            offset: 0,
+            memory,
+        };
+        post(recipes, 0, &map);
+    }
+
+    fn access(recipes: &Recipes, address: u64, size: u64, words: &[u64]) {
+        let set = wire::SetAccess {
+            pool: wire::MemoryPoolHandle(0),
+            address,
+            size,
+            words: words.len() as u32,
+            access: wire::List::Values(words),
+        };
+        ask(recipes, 0, &set, &|_| {});
+    }
+
+    /// Places of what rights are kept for, and the locations that have them.
+    fn rights(recipes: &Recipes) -> Vec<(u64, u64, Vec<u64>)> {
+        let known = recipes.lock();
+        let kept = known.in_order().filter_map(|recipe| {
+            let set: wire::SetAccess<'_> = recipe.read()?;
+            Some((set.address, set.size, set.access.iter().collect()))
+        });
+        kept.collect()
+    }
+
+    #[test]
+    fn rights_end_with_each_mapping() {
+        const SIZE: u64 = 2 << 20;
+        let recipes = Recipes::default();
+        mapped(&recipes, 31, SIZE, SIZE);
+        mapped(&recipes, 32, 2 * SIZE, SIZE);
+        access(&recipes, SIZE, 2 * SIZE, &[1, 0, 3, 1, 1, 3]);
+        access(&recipes, SIZE, SIZE, &[1, 1, 1]);
+        let unmap = wire::PhysicalUnmap {
+            address: 2 * SIZE,
+            size: SIZE,
+        };
+        ask(&recipes, 0, &unmap, &|_| {});
+        let left = [(SIZE, SIZE, vec![1, 0, 3]), (SIZE, SIZE, vec![1, 1, 1])];
+        assert_eq!(rights(&recipes), left);
+    }
+
+    #[test]
+    fn memory_that_is_mapped_in_part_stays() {
+        let recipes = Recipes::default();
+        mapped(&recipes, 31, 2 << 20, 2 << 20);
+        assert_eq!(recipes.lock().obstacle(), None);
+        mapped(&recipes, 32, 8 << 20, 1 << 20);
+        assert!(recipes.lock().obstacle().is_some());
+    }
+
+    #[test]
+    fn each_context_has_its_place_of_a_variable() {
+        let recipes = Recipes::default();
+        for context in [1, 2, 2] {
+            let asked = wire::LibraryGetGlobal {
+                want_dptr: true,
+                want_bytes: true,
+                library: wire::LibraryHandle(5),
+                name: b"table",
+            };
+            ask(&recipes, context, &asked, &|_| {});
+        }
+        assert_eq!(count(&recipes), 2);
     }
 
     #[test]

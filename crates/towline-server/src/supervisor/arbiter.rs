@@ -179,6 +179,8 @@ impl Arbiter {
     pub(super) fn claim(&mut self, of: &dyn Fn(u64) -> Option<TimeShare>, now: u64) -> Outcome {
         let mut outcome = Outcome::default();
         for (_, device) in &mut self.devices {
+            // Time so far counts by the shares so far.
+            device.settle(now);
             for lease in &mut device.leases {
                 lease.claim = of(lease.tenant).unwrap_or(lease.claim);
             }
@@ -254,9 +256,12 @@ impl Device {
         let others_wait = self.next_but(tenant).is_some();
         let is_served = |serving: &Serving| serving.tenant == tenant && serving.stopping.is_none();
         if self.serving.as_ref().is_some_and(is_served) {
-            // The others of its lease have their turn already.
-            let number = self.turns;
+            // The others of its lease have their turn already. The number is new: this session may have handed the turn's own over.
             let lease = &mut self.leases[at];
+            if lease.wants() {
+                self.turns += 1;
+            }
+            let number = self.turns;
             for seat in lease.seats.iter_mut().filter(|seat| seat.wants) {
                 seat.grant(others_wait, number, outcome);
             }

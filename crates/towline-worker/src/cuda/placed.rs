@@ -33,17 +33,21 @@ pub(crate) struct Placed {
     allocations: BTreeMap<u64, u64>,
 }
 
-/// Runs of whole pieces that allocations take, and how many begin in each; `None` where they leave the span.
+/// Runs of whole pieces that allocations take, and how many begin in each; `None` where they leave the span, are empty, or overlap.
 fn runs_of(allocations: &[[u64; 2]], span: (u64, u64)) -> Option<Vec<(u64, u64, usize)>> {
     let end_of_span = span.0.checked_add(span.1)?;
     let mut sorted = allocations.to_vec();
     sorted.sort_unstable();
     let mut runs: Vec<(u64, u64, usize)> = Vec::new();
+    let mut free_from = span.0;
     for [start, size] in sorted {
-        let end = start
-            .checked_add(size)?
+        if size == 0 || start < free_from {
+            return None;
+        }
+        free_from = start.checked_add(size)?;
+        let end = free_from
             .checked_next_multiple_of(PIECE)
-            .filter(|end| *end <= end_of_span && start >= span.0)?;
+            .filter(|end| *end <= end_of_span)?;
         match runs.last_mut() {
             Some((_, last, count)) if start < *last => {
                 *last = end.max(*last);
@@ -53,6 +57,12 @@ fn runs_of(allocations: &[[u64; 2]], span: (u64, u64)) -> Option<Vec<(u64, u64, 
         }
     }
     Some(runs)
+}
+
+/// Bytes of memory that [`Placed::place`] takes; `None` for what it refuses.
+pub(crate) fn bytes_of(allocations: &[[u64; 2]], span: (u64, u64)) -> Option<u64> {
+    let runs = runs_of(allocations, span)?;
+    Some(runs.iter().map(|(start, end, _)| end - start).sum())
 }
 
 fn check(status: CUresult) -> Result<(), CUresult> {
@@ -156,22 +166,24 @@ impl Placed {
         self.allocations.contains_key(&address)
     }
 
-    /// Frees an allocation, which nothing uses any more; `false` for one that is the driver's.
-    pub(crate) fn free(&mut self, api: &dyn CudaApi, address: u64) -> bool {
+    /// Frees an allocation, which nothing uses any more, and gives the bytes of memory that went with it: a run goes as a whole.
+    pub(crate) fn free(&mut self, api: &dyn CudaApi, address: u64) -> u64 {
         let Some(at) = self.allocations.remove(&address) else {
-            return false;
+            return 0;
         };
         let Some(run) = self.runs.get_mut(&at) else {
-            return true;
+            return 0;
         };
         run.live -= 1;
-        if run.live == 0
-            && let Some(run) = self.runs.remove(&at)
-        {
-            end_run(api, at, &run);
-            self.let_go(api, run.span);
+        if run.live > 0 {
+            return 0;
         }
-        true
+        let Some(run) = self.runs.remove(&at) else {
+            return 0;
+        };
+        end_run(api, at, &run);
+        self.let_go(api, run.span);
+        run.size
     }
 }
 
@@ -269,5 +281,20 @@ mod tests {
         assert_eq!(runs_of(&[[AT - 512, 512]], span), None);
         assert_eq!(runs_of(&[[AT + 3 * PIECE, PIECE + 1]], span), None);
         assert_eq!(runs_of(&[[AT, u64::MAX]], span), None);
+    }
+
+    #[test]
+    fn empty_allocations_and_those_in_others_are_refused() {
+        let span = (AT, 4 * PIECE);
+        assert_eq!(runs_of(&[[AT, 0]], span), None);
+        assert_eq!(runs_of(&[[AT, 512], [AT, 512]], span), None);
+        assert_eq!(runs_of(&[[AT, PIECE], [AT + 512, 512]], span), None);
+    }
+
+    #[test]
+    fn whole_pieces_are_what_allocations_take() {
+        let span = (AT, 4 * PIECE);
+        let allocations = [[AT + 512, 512], [AT + 1024, 512], [AT + 2 * PIECE, 1]];
+        assert_eq!(bytes_of(&allocations, span), Some(2 * PIECE));
     }
 }

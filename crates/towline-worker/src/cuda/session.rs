@@ -540,7 +540,10 @@ impl Serve for Session {
             }
         }
         for (address, _) in std::mem::take(&mut *lock(&self.shared.memory)) {
-            if !lock(&self.shared.placed).free(&*self.api, address) {
+            let mut placed = lock(&self.shared.placed);
+            if placed.has(address) {
+                placed.free(&*self.api, address);
+            } else {
                 // SAFETY: the memory is the session's, and nothing runs any more.
                 unsafe { self.api.cuMemFree_v2(address) };
             }

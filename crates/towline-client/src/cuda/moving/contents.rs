@@ -46,11 +46,16 @@ impl Session {
         let (parts, variables) = {
             let known = self.recipes.lock();
             let mut parts = Vec::new();
+            let homes = memory::homes(&known);
             for recipe in known.in_order() {
-                let mapped = recipe.read::<wire::PhysicalMap>();
-                let mapped = mapped.map(|mapped| (mapped.address, mapped.size));
-                if let Some((address, size)) = memory::allocation(recipe).or(mapped) {
+                if let Some((address, size)) = memory::allocation(recipe) {
                     cut(recipe.context, address, size as usize, &mut parts);
+                }
+                if let Some(mapped) = recipe.read::<wire::PhysicalMap>() {
+                    let context = homes.get(&mapped.memory).ok_or(RebuildError::Unmovable(
+                        "it has mapped memory on a device where it has no context",
+                    ))?;
+                    cut(*context, mapped.address, mapped.size as usize, &mut parts);
                 }
                 self.cut_array(fresh, recipe, owner, &mut parts)?;
             }
@@ -195,7 +200,10 @@ impl Session {
         mipmap: u64,
         level: u32,
     ) -> Result<u64, RebuildError> {
-        let number = fresh.mint(wire::ArrayHandle::TAG);
+        // A number that neither gives again: where the session stays, it has one more of this array.
+        let number = self.mint(wire::ArrayHandle::TAG);
+        let next = self.link().minted().max(fresh.link().minted());
+        fresh.link().count_from(next);
         let request = wire::MipmappedArrayGetLevel {
             pLevelArray: wire::ArrayHandle(number),
             hMipmappedArray: wire::MipmappedArrayHandle(mipmap),
@@ -248,9 +256,15 @@ impl Session {
                     let places = [self, fresh].map(|session| {
                         session.place_of(context, code, module.is_some(), &variable.name)
                     });
-                    let [Some(ours), Some(theirs)] = places else {
+                    let (ours, theirs) = match places {
+                        [Some(ours), Some(theirs)] => (ours, theirs),
                         // The driver knows no such name: no kernel uses the variable.
-                        continue;
+                        [None, _] => continue,
+                        [Some(_), None] => {
+                            return Err(RebuildError::Unmovable(
+                                "the other server does not find a variable of its device code",
+                            ));
+                        }
                     };
                     all.push(Found {
                         context,
@@ -285,7 +299,7 @@ impl Session {
             let id = <wire::ModuleGetGlobalV2<'_> as Request<'_>>::ID;
             let answer = self.ask_raw(actor, id, &body).ok()?;
             let reply = wire::ModuleGetGlobalV2Reply::decode(&answer.body).ok()?;
-            return Some((reply.dptr?, reply.bytes?)).filter(|_| answer.status == 0);
+            return (answer.status == 0).then_some((reply.dptr?, reply.bytes?));
         }
         let request = wire::LibraryGetGlobal {
             want_dptr: true,
@@ -297,7 +311,7 @@ impl Session {
         let id = <wire::LibraryGetGlobal<'_> as Request<'_>>::ID;
         let answer = self.ask_raw(actor, id, &body).ok()?;
         let reply = wire::LibraryGetGlobalReply::decode(&answer.body).ok()?;
-        Some((reply.dptr?, reply.bytes?)).filter(|_| answer.status == 0)
+        (answer.status == 0).then_some((reply.dptr?, reply.bytes?))
     }
 
     /// Has a variable be there what it is here, where it is not already.

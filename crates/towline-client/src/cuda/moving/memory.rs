@@ -180,6 +180,19 @@ struct Group {
 }
 
 /// The device of each context.
+/// A context of the device that physical memory is on, by the memory's number.
+pub(super) fn homes(known: &recipe::Known) -> HashMap<u64, u64> {
+    let contexts: HashMap<i32, u64> = devices(known)
+        .into_iter()
+        .map(|(context, device)| (device, context))
+        .collect();
+    let physical = known.in_order().filter_map(|recipe| {
+        let made: wire::PhysicalCreate = recipe.read()?;
+        Some((made.memory, *contexts.get(&made.device)?))
+    });
+    physical.collect()
+}
+
 fn devices(known: &recipe::Known) -> HashMap<u64, i32> {
     let contexts = known.in_order().filter_map(|recipe| {
         let created: Option<wire::ContextCreate> = recipe.read();

@@ -89,12 +89,20 @@ impl World {
             let Some(player) = self.players.get_mut(&word.session) else {
                 continue;
             };
-            if matches!(word.turn, Turn::Hold | Turn::Yield) && word.number != player.number {
-                player.asked = false;
-                self.grants.push((self.now, word.session));
+            // As a worker hears it.
+            let is_this = word.number == player.number;
+            let has_it = matches!(player.told, Turn::Hold | Turn::Yield);
+            match word.turn {
+                Turn::Hold | Turn::Yield if !is_this => {
+                    player.number = word.number;
+                    player.asked = false;
+                    self.grants.push((self.now, word.session));
+                }
+                Turn::Hold | Turn::Yield | Turn::Stop if !is_this || !has_it => continue,
+                Turn::Free => player.asked = false,
+                _ => {}
             }
             player.told = word.turn;
-            player.number = word.number;
         }
     }
 
@@ -212,6 +220,20 @@ fn sessions_of_one_lease_share_its_part() {
     let shares = world.shares(10_000);
     assert!((shares[1] - 30.0).abs() <= 3.0, "{shares:?}");
     assert!((shares[0] - shares[2]).abs() <= 3.0, "{shares:?}");
+}
+
+#[test]
+fn session_that_paused_in_a_turn_goes_on() {
+    let mut world = World::new(&[share(70), share(30)]);
+    world.join(3, 1, share(70));
+    for _ in 0..50 {
+        world.players.get_mut(&1).unwrap().kernel = 0;
+        world.run(3);
+        world.players.get_mut(&1).unwrap().kernel = MS;
+        world.run(4);
+    }
+    let shares = world.shares(1000);
+    assert!(is_near(&shares, &[35.0, 30.0, 35.0], 3.0), "{shares:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
 use crate::cuda::context::Context;
+use crate::cuda::placed;
 use crate::cuda::session::Session;
 use crate::cuda::shared::{Held, Shared, lock};
 use crate::cuda::streams::{Places, Target};
@@ -154,7 +155,8 @@ impl Shared {
         // As the driver does of itself before it takes memory back.
         // SAFETY: no pointers.
         let status = unsafe { self.api.cuCtxSynchronize() };
-        lock(&self.placed).free(&*self.api, address);
+        let went = lock(&self.placed).free(&*self.api, address);
+        self.counters.credit(went);
         status
     }
 
@@ -198,23 +200,22 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let words: Vec<u64> = request.allocations.iter().collect();
         let (allocations, rest) = words.as_chunks::<2>();
-        let charged = |size: u64| charge_of(size);
-        let all = allocations.iter().map(|[_, size]| charged(*size));
-        let all = all.fold(0_u64, u64::saturating_add);
+        let span = (request.span, request.span_size);
+        let taken = placed::bytes_of(allocations, span);
         let is_known = {
             let memory = lock(&self.shared.memory);
             allocations
                 .iter()
                 .any(|[start, _]| memory.contains_key(start))
         };
-        let status = match (self.device(request.device), &self.acting) {
-            (Err(status), _) => status,
-            (_, None) => CUDA_ERROR_INVALID_CONTEXT,
+        let status = match (self.device(request.device), &self.acting, taken) {
+            (Err(status), _, _) => status,
+            (_, None, _) => CUDA_ERROR_INVALID_CONTEXT,
+            (_, _, None) => CUDA_ERROR_INVALID_VALUE,
             _ if !rest.is_empty() || is_known => CUDA_ERROR_INVALID_VALUE,
-            (Ok(device), Some(_)) => {
+            (Ok(device), Some(_), Some(taken)) => {
                 let peers = self.reached_from(device);
-                let span = (request.span, request.span_size);
-                self.shared.within_limit(all, || {
+                self.shared.within_limit(taken, || {
                     let mut placed = lock(&self.shared.placed);
                     let done = placed.place(&*self.api, device, &peers, span, allocations);
                     done.err().unwrap_or(CUDA_SUCCESS)
@@ -226,7 +227,8 @@ impl Session {
             for [start, size] in allocations {
                 let held = Held {
                     bytes: *size,
-                    charged: charged(*size),
+                    // The memory behind it is charged as a whole.
+                    charged: 0,
                     context,
                 };
                 self.shared.memory_came(*start, held);
