@@ -179,7 +179,6 @@ struct Group {
     has_others: bool,
 }
 
-/// The device of each context.
 /// A context of the device that physical memory is on, by the memory's number.
 pub(super) fn homes(known: &recipe::Known) -> HashMap<u64, u64> {
     let contexts: HashMap<i32, u64> = devices(known)
@@ -193,6 +192,7 @@ pub(super) fn homes(known: &recipe::Known) -> HashMap<u64, u64> {
     physical.collect()
 }
 
+/// The device of each context.
 fn devices(known: &recipe::Known) -> HashMap<u64, i32> {
     let contexts = known.in_order().filter_map(|recipe| {
         let created: Option<wire::ContextCreate> = recipe.read();
