@@ -691,4 +691,78 @@ extern "C" {
     /// Ends an executable graph, once its launches are done.
     #[call(id = 0x0fa9, internal, async, manual(server))]
     fn GraphEnd(exec: u64) -> CUresult;
+
+    /// Tells the version of the server's NCCL; CUDA_ERROR_NOT_SUPPORTED where the session may not use any.
+    #[call(id = 0x0fb0, internal, sync, waits, manual(server))]
+    fn CollectiveVersion(#[out] version: *mut i32) -> CUresult;
+
+    /// Makes an id under which ranks find each other. `result` here and below is NCCL's.
+    #[call(id = 0x0fb1, internal, sync, waits, manual(server))]
+    fn CollectiveId(#[out(bytes = 128)] name: *mut c_void, #[out] result: *mut i32) -> CUresult;
+
+    /// Makes communicators together: `words` describe them (`towline_wire::cuda::collective`). `facts` are two numbers for each: its rank
+    /// and how many there are; -1 where there is no communicator.
+    #[call(id = 0x0fb2, internal, sync, waits, manual(server))]
+    fn CollectiveMake(
+        count: u32,
+        #[input(len = count)] words: *const u64,
+        room: u32,
+        #[out(len = room)] facts: *mut i32,
+        #[out] result: *mut i32,
+    ) -> CUresult;
+
+    /// Enqueues collectives and messages together, as `words` describe them. A failure is told by `CollectiveState`.
+    #[call(id = 0x0fb3, internal, async, manual(server))]
+    fn CollectiveRun(count: u32, #[input(len = count)] words: *const u64) -> CUresult;
+
+    /// Tells whether a communicator works.
+    #[call(id = 0x0fb4, internal, sync, waits, manual(server))]
+    fn CollectiveState(communicator: u64, #[out] result: *mut i32) -> CUresult;
+
+    /// Ends a communicator. `how`: 0 completes what was enqueued and leaves it to be destroyed, 1 destroys it, 2 ends it at once.
+    #[call(id = 0x0fb5, internal, sync, waits, manual(server))]
+    fn CollectiveEnd(communicator: u64, how: u32, #[out] result: *mut i32) -> CUresult;
+
+    /// Makes memory known to a communicator: as a window with these flags, or, with negative ones, as a buffer. `known` is NCCL's handle.
+    #[call(id = 0x0fb6, internal, sync, waits, manual(server))]
+    fn CollectiveRegister(
+        communicator: u64,
+        address: u64,
+        size: u64,
+        flags: i32,
+        #[out] known: *mut u64,
+        #[out] result: *mut i32,
+    ) -> CUresult;
+
+    /// Has a communicator forget such a window (`window` is 1) or buffer.
+    #[call(id = 0x0fb7, internal, sync, waits, manual(server))]
+    fn CollectiveDeregister(
+        communicator: u64,
+        known: u64,
+        window: u32,
+        #[out] result: *mut i32,
+    ) -> CUresult;
+
+    /// Makes a reduction that sums what it has multiplied: by `scalar` itself, or, if `residence` is 0, by what lies at that device address.
+    #[call(id = 0x0fb8, internal, sync, waits, manual(server))]
+    fn CollectiveScale(
+        communicator: u64,
+        scalar: u64,
+        datatype: i32,
+        residence: i32,
+        #[out] reduction: *mut i32,
+        #[out] result: *mut i32,
+    ) -> CUresult;
+
+    /// Ends such a reduction.
+    #[call(id = 0x0fb9, internal, sync, waits, manual(server))]
+    fn CollectiveScaleEnd(communicator: u64, reduction: i32, #[out] result: *mut i32) -> CUresult;
+
+    /// Says in words what went wrong last.
+    #[call(id = 0x0fba, internal, sync, waits, manual(server))]
+    fn CollectiveText(
+        communicator: u64,
+        room: u64,
+        #[out(bytes = room)] text: *mut c_void,
+    ) -> CUresult;
 }

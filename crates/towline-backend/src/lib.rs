@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod cuda;
+pub mod nccl;
 pub mod nvml;
 pub mod opencl;
 

@@ -24,7 +24,7 @@ mod turns;
 mod waiters;
 mod watchdog;
 
-pub use cuda::{
+pub use cuda::{OpenLibrary, 
     Broker, CudaEngine, CudaOpenError, DIGEST_BYTES, ImageDigest, Images, NoBroker, OFFER_BYTES,
     Offer, Offers, TOKEN_BYTES, Taken, Token, sealed_image,
 };

@@ -10,6 +10,7 @@
     clippy::too_long_first_doc_paragraph
 )]
 
+pub mod collective;
 pub mod facts;
 pub mod graph;
 pub mod snapshot;

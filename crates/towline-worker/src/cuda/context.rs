@@ -44,6 +44,12 @@ pub(crate) fn one_ended() {
     ENDED.fetch_add(1, Ordering::AcqRel);
 }
 
+/// Others may have made another context current on this thread: it looks again.
+pub(crate) fn look_again() {
+    let (ended, _) = CURRENT.get();
+    CURRENT.set((ended, 0));
+}
+
 impl Context {
     pub(crate) fn new(
         id: u64,

@@ -7,6 +7,7 @@ use towline_transport::Connection;
 
 use super::ahead::Ahead;
 use super::broker::{Broker, NoBroker};
+use super::collective::{Collectives, OpenLibrary};
 use super::messages;
 use super::session::Session;
 use super::shared::Shared;
@@ -27,6 +28,7 @@ pub struct CudaEngine {
     ahead: Ahead,
     contexts: usize,
     broker: Arc<dyn Broker>,
+    collectives: Option<OpenLibrary>,
 }
 
 impl CudaEngine {
@@ -48,6 +50,7 @@ impl CudaEngine {
             ahead: Ahead::of(taken.held),
             contexts,
             broker: Arc::new(NoBroker),
+            collectives: None,
         })
     }
 
@@ -74,6 +77,15 @@ impl CudaEngine {
     /// Has the session share memory and events with others through a broker.
     pub fn with_broker(self, broker: Arc<dyn Broker>) -> Self {
         Self { broker, ..self }
+    }
+
+    /// Lets the session run collectives with others, by the library that `open` opens when they are first asked for.
+    #[must_use]
+    pub fn with_collectives(self, open: OpenLibrary) -> Self {
+        Self {
+            collectives: Some(open),
+            ..self
+        }
     }
 
     /// The devices in their encoding.
@@ -104,6 +116,7 @@ impl CudaEngine {
             Arc::clone(&self.api),
             Arc::clone(&link),
             self.broker,
+            Collectives::new(self.collectives),
         ));
         if !self.genuine {
             messages::forward(&shared);

@@ -10,6 +10,7 @@ mod ahead;
 mod areas;
 mod beacon;
 mod broker;
+mod collective;
 mod context;
 mod dispatch;
 mod engine;
@@ -31,5 +32,6 @@ mod snapshot;
 mod streams;
 
 pub use broker::{Broker, NoBroker, OFFER_BYTES, Offer, Offers, TOKEN_BYTES, Taken, Token};
+pub use collective::OpenLibrary;
 pub use engine::{CudaEngine, CudaOpenError};
 pub use images::{DIGEST_BYTES, ImageDigest, Images, sealed as sealed_image};

@@ -501,6 +501,7 @@ impl Serve for Session {
 
     /// Gives everything back. For a worker process its end does the same; in-process tests look.
     fn release_all(&mut self) {
+        self.shared.collectives.release();
         self.shared.streams.end();
         if !self.shared.streams.join(PATIENCE) {
             log::debug!("kernels still run at the session's end");

@@ -13,6 +13,7 @@ use towline_wire::push::Push;
 use super::areas::Areas;
 use super::beacon::Beacons;
 use super::broker::Broker;
+use super::collective::Collectives;
 use super::context::Context;
 use super::graph::Graphs;
 use super::manual::{Imported, Sharing};
@@ -99,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) pools_used: Mutex<Vec<Raw>>,
     /// Devices for which graphs allocate.
     pub(crate) graph_devices: Mutex<Vec<CUdevice>>,
+    /// Communicators with other sessions.
+    pub(crate) collectives: Collectives,
 }
 
 impl Deref for Shared {
@@ -143,7 +146,12 @@ pub(crate) struct Held {
 }
 
 impl Shared {
-    pub(crate) fn new(api: Arc<dyn CudaApi>, link: Arc<Link>, broker: Arc<dyn Broker>) -> Self {
+    pub(crate) fn new(
+        api: Arc<dyn CudaApi>,
+        link: Arc<Link>,
+        broker: Arc<dyn Broker>,
+        collectives: Collectives,
+    ) -> Self {
         Self {
             api,
             link,
@@ -169,6 +177,7 @@ impl Shared {
             freed_to_pools: AtomicBool::new(false),
             pools_used: Mutex::default(),
             graph_devices: Mutex::default(),
+            collectives,
         }
     }
 

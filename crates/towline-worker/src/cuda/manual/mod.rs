@@ -7,6 +7,7 @@
 
 mod array;
 mod boxes;
+mod collective;
 mod context;
 mod graph;
 mod jit;

@@ -1,0 +1,562 @@
+//! The session's communicators, and collectives in the order of streams.
+//!
+//! The first operation of a kind may have the library wait until other ranks come to it, and one of a library that does the work itself always
+//! waits. It is [parked](super::streams) at its stream then, and so is what comes behind it on that stream or communicator; others are enqueued
+//! on the lane. So no lane ever waits for another rank.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+
+use smallvec::SmallVec;
+use towline_backend::cuda as wire;
+use towline_backend::cuda::*;
+use towline_backend::nccl::{self, Collectives as Library, End, Made, result};
+use towline_wire::cuda::collective::{Kind, Member, Operation, Origin};
+use towline_wire::error::ProtocolError;
+
+use super::context::{self, Context};
+use super::session::{Session, unknown};
+use super::shared::{Shared, lock};
+use super::streams::{Place, Places, Target};
+use crate::turns::Admission;
+
+/// Opens the library, or says why it cannot be.
+pub type OpenLibrary = Box<dyn Fn() -> Result<Arc<dyn Library>, String> + Send + Sync>;
+
+/// Most communicators of a session.
+const LIMIT: usize = 4096;
+
+/// The library, once the session has asked for it, and what it has made.
+#[derive(Default)]
+pub(crate) struct Collectives {
+    open: Option<OpenLibrary>,
+    library: OnceLock<Option<Arc<dyn Library>>>,
+    known: Mutex<HashMap<u64, Arc<Communicator>>>,
+}
+
+/// A communicator of the session.
+pub(crate) struct Communicator {
+    made: Made,
+    context: Arc<Context>,
+    /// Calls of the library for it come one at a time.
+    busy: Mutex<()>,
+    /// What went wrong with an operation, as NCCL's result.
+    failed: AtomicI32,
+    ended: AtomicBool,
+    /// Where the latest of its parked operations is.
+    last: Mutex<Option<Place>>,
+    /// What it has done, so that the library need not make connections for it any more.
+    met: Mutex<HashSet<(Kind, u32)>>,
+}
+
+/// An operation with all that it needs.
+struct Ready {
+    communicator: Arc<Communicator>,
+    target: Target,
+    operation: Operation,
+}
+
+impl Ready {
+    /// Tells what needs connections of its own: another rank, or a size for which the library has another way.
+    fn way(&self) -> (Kind, u32) {
+        let Operation {
+            kind, root, count, ..
+        } = self.operation;
+        match kind {
+            Kind::Send | Kind::Recv => (kind, root as u32),
+            _ => (kind, count.checked_ilog2().unwrap_or(0)),
+        }
+    }
+}
+
+impl Collectives {
+    pub(crate) fn new(open: Option<OpenLibrary>) -> Self {
+        Self {
+            open,
+            ..Self::default()
+        }
+    }
+
+    /// The library; none where the session may not use any, or the server's cannot be used, which the log says.
+    fn library(&self) -> Option<&Arc<dyn Library>> {
+        let open = || match self.open.as_ref()?() {
+            Ok(library) => Some(library),
+            Err(why) => {
+                log::error!("no collectives: {why}");
+                None
+            }
+        };
+        self.library.get_or_init(open).as_ref()
+    }
+
+    fn find(&self, number: u64) -> Option<Arc<Communicator>> {
+        lock(&self.known).get(&number).cloned()
+    }
+
+    /// Ends all, at the session's end.
+    pub(crate) fn release(&self) {
+        let all = std::mem::take(&mut *lock(&self.known));
+        let library = self.library.get().and_then(Option::as_ref);
+        for communicator in all.into_values() {
+            communicator.ended.store(true, Ordering::Release);
+            if let Some(library) = library {
+                let _ = library.end(communicator.made.communicator, End::Abort);
+            }
+        }
+    }
+}
+
+impl Communicator {
+    fn fail(&self, status: i32) {
+        let first = (result::SUCCESS, status);
+        let _ = self
+            .failed
+            .compare_exchange(first.0, first.1, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Where its parked operations stand.
+    fn places(&self) -> Places {
+        lock(&self.last).iter().copied().collect()
+    }
+}
+
+/// The communicators of operations, each once, in the order of their addresses, in which they are locked.
+fn communicators(ready: &[Ready]) -> SmallVec<[&Arc<Communicator>; 4]> {
+    let mut all: SmallVec<[_; 4]> = ready.iter().map(|ready| &ready.communicator).collect();
+    all.sort_by_key(|communicator| Arc::as_ptr(communicator));
+    all.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    all
+}
+
+/// Takes all of them, or none if somebody else has one.
+fn try_all<'a>(all: &[&'a Arc<Communicator>]) -> Option<SmallVec<[MutexGuard<'a, ()>; 4]>> {
+    let taken = all
+        .iter()
+        .map(|communicator| match communicator.busy.try_lock() {
+            Ok(taken) => Some(taken),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        });
+    taken.collect()
+}
+
+/// Enqueues operations of communicators that have been taken.
+fn enqueue(library: &dyn Library, ready: &[Ready]) {
+    let ended = |ready: &&Ready| ready.communicator.ended.load(Ordering::Acquire);
+    let living = ready.iter().filter(|ready| !ended(ready));
+    let operations: SmallVec<[nccl::Operation; 4]> = living
+        .map(|ready| nccl::Operation {
+            kind: ready.operation.kind,
+            communicator: ready.communicator.made.communicator,
+            stream: ready.target.stream().addr(),
+            send: ready.operation.send,
+            receive: ready.operation.receive,
+            count: ready.operation.count,
+            datatype: ready.operation.datatype,
+            reduction: ready.operation.reduction,
+            root: ready.operation.root,
+        })
+        .collect();
+    if operations.is_empty() {
+        return;
+    }
+    // SAFETY: streams and communicators are the session's and live; memory that is not is a fault of the session's own process.
+    let outcome = unsafe { library.run(&operations) };
+    context::look_again();
+    if let Err(status) = outcome {
+        log::warn!("a collective failed: {}", library.text(None));
+        ready
+            .iter()
+            .for_each(|ready| ready.communicator.fail(status));
+    }
+}
+
+impl Shared {
+    /// Runs operations whose turn has come, on a thread that may wait.
+    fn run_collectives(self: &Arc<Self>, ready: &[Ready]) {
+        let Some(library) = self.collectives.library() else {
+            return;
+        };
+        let taken: Vec<_> = communicators(ready)
+            .into_iter()
+            .map(|communicator| lock(&communicator.busy))
+            .collect();
+        enqueue(&**library, ready);
+        drop(taken);
+        self.count_launches(ready, false);
+    }
+
+    fn count_launches(&self, ready: &[Ready], counts: bool) {
+        for ready in ready {
+            if ready.target.context.enter(&*self.api) == CUDA_SUCCESS {
+                self.launched(&ready.target, counts);
+            }
+        }
+    }
+
+    /// Makes communicators; two facts for each.
+    fn make_communicators(
+        &self,
+        members: &[Member],
+        contexts: &[Arc<Context>],
+        parents: &[Option<Arc<Communicator>>],
+    ) -> Result<Vec<i32>, i32> {
+        let library = self.collectives.library();
+        let library = library.ok_or(result::INVALID_USAGE)?;
+        let parent = |number: usize| {
+            let parent = parents[number].as_ref();
+            parent.map_or(nccl::Communicator(0), |parent| parent.made.communicator)
+        };
+        let described: Vec<nccl::Member<'_>> = members
+            .iter()
+            .enumerate()
+            .map(|(number, member)| nccl::Member {
+                config: &member.config,
+                origin: match &member.origin {
+                    Origin::Join { ranks, rank, ids } => nccl::Origin::Join {
+                        ranks: *ranks,
+                        rank: *rank,
+                        ids,
+                    },
+                    Origin::Split { color, key, .. } => nccl::Origin::Split {
+                        parent: parent(number),
+                        color: *color,
+                        key: *key,
+                    },
+                    Origin::Shrink {
+                        excluded, flags, ..
+                    } => nccl::Origin::Shrink {
+                        parent: parent(number),
+                        excluded,
+                        flags: *flags,
+                    },
+                },
+            })
+            .collect();
+        let enter = |number: usize| contexts[number].enter(&*self.api) == CUDA_SUCCESS;
+        let made = library.make(&described, &enter);
+        context::look_again();
+        let made = made.inspect_err(|_| {
+            log::warn!("no communicator: {}", library.text(None));
+        })?;
+        let mut known = lock(&self.collectives.known);
+        let mut facts = Vec::new();
+        for ((member, context), made) in members.iter().zip(contexts).zip(made) {
+            let Some(made) = made else {
+                facts.extend([-1, -1]);
+                continue;
+            };
+            facts.extend([made.rank, made.ranks]);
+            let communicator = Communicator {
+                made,
+                context: Arc::clone(context),
+                busy: Mutex::default(),
+                failed: AtomicI32::new(result::SUCCESS),
+                ended: AtomicBool::new(false),
+                last: Mutex::default(),
+                met: Mutex::default(),
+            };
+            known.insert(member.number, Arc::new(communicator));
+        }
+        Ok(facts)
+    }
+
+    /// Calls the library for a communicator, behind what is parked for it; `Err` with NCCL's result.
+    fn with_communicator<T>(
+        &self,
+        communicator: &Communicator,
+        call: impl FnOnce(&dyn Library, nccl::Communicator) -> Result<T, i32>,
+    ) -> Result<T, i32> {
+        let library = self.collectives.library();
+        let library = library.ok_or(result::INVALID_USAGE)?;
+        self.streams.wait(&communicator.places());
+        let _taken = lock(&communicator.busy);
+        if communicator.ended.load(Ordering::Acquire) {
+            return Err(result::INVALID_ARGUMENT);
+        }
+        if communicator.context.enter(&*self.api) != CUDA_SUCCESS {
+            return Err(result::CUDA_ERROR);
+        }
+        let outcome = call(&**library, communicator.made.communicator);
+        context::look_again();
+        outcome
+    }
+
+    /// Ends a communicator.
+    fn end_communicator(
+        &self,
+        number: u64,
+        communicator: &Communicator,
+        how: End,
+    ) -> Result<(), i32> {
+        let library = self.collectives.library();
+        let library = library.ok_or(result::INVALID_USAGE)?;
+        match how {
+            End::Finalize => {
+                self.with_communicator(communicator, |library, of| library.end(of, how))
+            }
+            End::Destroy => {
+                let outcome =
+                    self.with_communicator(communicator, |library, of| library.end(of, how));
+                communicator.ended.store(true, Ordering::Release);
+                lock(&self.collectives.known).remove(&number);
+                outcome
+            }
+            End::Abort => {
+                // At once: what the library waits for may never come.
+                if communicator.ended.swap(true, Ordering::AcqRel) {
+                    return Err(result::INVALID_ARGUMENT);
+                }
+                lock(&self.collectives.known).remove(&number);
+                if communicator.context.enter(&*self.api) != CUDA_SUCCESS {
+                    return Err(result::CUDA_ERROR);
+                }
+                let outcome = library.end(communicator.made.communicator, how);
+                context::look_again();
+                outcome
+            }
+        }
+    }
+
+    /// Asks for the library's version.
+    pub(crate) fn collective_version(&self) -> Result<i32, CUresult> {
+        let library = self.collectives.library();
+        let library = library.ok_or(CUDA_ERROR_NOT_SUPPORTED)?;
+        library.version().map_err(|_| CUDA_ERROR_UNKNOWN)
+    }
+
+    /// Asks for an id.
+    pub(crate) fn collective_id(&self) -> Result<[u8; nccl::ID_BYTES], i32> {
+        let library = self.collectives.library();
+        library.ok_or(result::INVALID_USAGE)?.id()
+    }
+
+    /// Tells in words what went wrong last.
+    pub(crate) fn collective_text(&self, communicator: Option<&Communicator>) -> String {
+        let library = self.collectives.library();
+        let of = communicator.map(|communicator| communicator.made.communicator);
+        library.map_or_else(String::new, |library| library.text(of))
+    }
+
+    /// Tells whether a communicator works.
+    pub(crate) fn collective_state(&self, communicator: &Communicator) -> i32 {
+        match communicator.failed.load(Ordering::Acquire) {
+            result::SUCCESS => {}
+            failed => return failed,
+        }
+        let library = self.collectives.library();
+        let of = communicator.made.communicator;
+        library.map_or(result::INVALID_USAGE, |library| library.state(of))
+    }
+}
+
+/// The request that a thread carries out for a communicator.
+pub(crate) enum Request {
+    /// Ends it.
+    End(End),
+    /// Makes memory known: address, bytes, flags of a window.
+    Register(u64, u64, Option<i32>),
+    /// Has memory forgotten: the handle, and whether it is a window.
+    Deregister(u64, bool),
+    /// Makes a reduction: scalar or its address, whether it is an address, type.
+    Scale(u64, bool, i32),
+    /// Ends one.
+    EndScale(i32),
+}
+
+impl Session {
+    /// A communicator of the session's.
+    pub(crate) fn communicator(&self, number: u64) -> Result<Arc<Communicator>, ProtocolError> {
+        let found = self.shared.collectives.find(number);
+        found.ok_or_else(|| unknown("communicator", number))
+    }
+
+    /// Carries out a request for a communicator on a thread of its own; `tell` gets NCCL's result, or what came of the request.
+    pub(crate) fn for_communicator(
+        &mut self,
+        number: u64,
+        request: Request,
+        tell: impl FnOnce(&Arc<Shared>, Result<u64, i32>) + Send + 'static,
+    ) {
+        let found = self.shared.collectives.find(number);
+        self.wait(move |shared| {
+            let Some(communicator) = found else {
+                return tell(shared, Err(result::INVALID_ARGUMENT));
+            };
+            let outcome = match request {
+                Request::End(how) => shared
+                    .end_communicator(number, &communicator, how)
+                    .map(|()| 0),
+                Request::Register(address, size, window) => shared
+                    .with_communicator(&communicator, |library, of| {
+                        library.register(of, address, size, window)
+                    }),
+                Request::Deregister(known, window) => shared
+                    .with_communicator(&communicator, |library, of| {
+                        library.deregister(of, known, window).map(|()| 0)
+                    }),
+                Request::Scale(scalar, at, datatype) => {
+                    shared.with_communicator(&communicator, |library, of| {
+                        let made = library.scale(of, scalar, at, datatype);
+                        made.map(|reduction| u64::from(reduction as u32))
+                    })
+                }
+                Request::EndScale(reduction) => shared
+                    .with_communicator(&communicator, |library, of| {
+                        library.end_scale(of, reduction).map(|()| 0)
+                    }),
+            };
+            tell(shared, outcome);
+        });
+    }
+
+    /// Makes communicators on a thread of its own; `tell` gets two facts for each.
+    pub(crate) fn make_communicators(
+        &mut self,
+        members: Vec<Member>,
+        tell: impl FnOnce(&Arc<Shared>, Result<Vec<i32>, i32>) + Send + 'static,
+    ) -> Result<(), ProtocolError> {
+        let mut contexts = Vec::new();
+        let mut parents = Vec::new();
+        for member in &members {
+            let context = self.contexts.get(&member.context);
+            let context = context.ok_or_else(|| unknown("context", member.context))?;
+            contexts.push(Arc::clone(context));
+            parents.push(match member.origin {
+                Origin::Join { .. } => None,
+                Origin::Split { parent, .. } | Origin::Shrink { parent, .. } => {
+                    Some(self.communicator(parent)?)
+                }
+            });
+            if self.shared.collectives.find(member.number).is_some() {
+                return Err(unknown("free number of a communicator", member.number));
+            }
+        }
+        let full = lock(&self.shared.collectives.known).len() + members.len() > LIMIT;
+        self.wait(move |shared| {
+            if full {
+                return tell(shared, Err(result::SYSTEM_ERROR));
+            }
+            for parent in parents.iter().flatten() {
+                shared.streams.wait(&parent.places());
+            }
+            let outcome = shared.make_communicators(&members, &contexts, &parents);
+            tell(shared, outcome);
+        });
+        Ok(())
+    }
+
+    /// Enqueues operations, or parks them.
+    pub(crate) fn run_collectives(
+        &mut self,
+        number: u64,
+        call: u16,
+        operations: Vec<Operation>,
+    ) -> Result<(), ProtocolError> {
+        let mut ready = Vec::with_capacity(operations.len());
+        for operation in operations {
+            // One that was ended meanwhile does nothing any more.
+            let Some(communicator) = self.shared.collectives.find(operation.communicator) else {
+                continue;
+            };
+            let target = match operation.stream {
+                stream if stream <= CU_STREAM_LEGACY => {
+                    Target::default_of(Arc::clone(&communicator.context), stream)
+                }
+                stream => match self.target(wire::StreamHandle(stream))? {
+                    Ok(target) => target,
+                    Err(status) => {
+                        self.shared.settle(number, call, stream, status);
+                        communicator.fail(result::INVALID_ARGUMENT);
+                        continue;
+                    }
+                },
+            };
+            ready.push(Ready {
+                communicator,
+                target,
+                operation,
+            });
+        }
+        if ready.is_empty() {
+            return Ok(());
+        }
+        if !self.run_now(&ready) {
+            self.park_collectives(ready);
+        }
+        Ok(())
+    }
+
+    /// Enqueues operations now if the library waits for nobody; whether it did.
+    fn run_now(&self, ready: &[Ready]) -> bool {
+        let shared = &self.shared;
+        let Some(library) = shared.collectives.library() else {
+            return true;
+        };
+        if library.waits() {
+            return false;
+        }
+        let all = communicators(ready);
+        let has_met = ready
+            .iter()
+            .all(|ready| lock(&ready.communicator.met).contains(&ready.way()));
+        let is_clear = |ready: &Ready| shared.is_clear(&ready.target, &ready.communicator.places());
+        if !has_met || !ready.iter().all(is_clear) {
+            return false;
+        }
+        let mut counts = false;
+        for ready in ready {
+            match shared.admit(&ready.target) {
+                Admission::Held => return false,
+                Admission::Counted => counts = true,
+                Admission::Free => {}
+            }
+        }
+        let Some(taken) = try_all(&all) else {
+            return false;
+        };
+        if ready[0].target.context.enter(&*self.api) != CUDA_SUCCESS {
+            return true;
+        }
+        enqueue(&**library, ready);
+        drop(taken);
+        shared.count_launches(ready, counts);
+        true
+    }
+
+    /// Parks operations at the first one's stream, and has the others' streams stand behind that.
+    fn park_collectives(&self, ready: Vec<Ready>) {
+        let shared = &self.shared;
+        let first = ready[0].target.clone();
+        let mut others: Vec<Target> = Vec::new();
+        let mut after = Places::new();
+        for ready in &ready {
+            lock(&ready.communicator.met).insert(ready.way());
+            after.extend(ready.communicator.places());
+            let key = ready.target.key;
+            if key != first.key && others.iter().all(|other| other.key != key) {
+                after.extend(shared.streams.place(key));
+                others.push(ready.target.clone());
+            }
+        }
+        let all: Vec<_> = communicators(&ready).into_iter().cloned().collect();
+        let on = first.clone();
+        let run = move |shared: &Arc<Shared>| {
+            let _counts = shared.wait_for_turn(&on);
+            shared.run_collectives(&ready);
+        };
+        // A place of its own stream is its order anyway.
+        after.retain(|(key, _)| *key != first.key);
+        shared.park(&first, after, Box::new(run));
+        let places = shared.streams.place(first.key);
+        let own = places.into_iter().find(|(key, _)| *key == first.key);
+        for communicator in all {
+            *lock(&communicator.last) = own;
+        }
+        for other in others {
+            let behind: Places = own.into_iter().collect();
+            shared.park(&other, behind, Box::new(|_| {}));
+        }
+    }
+}
