@@ -13,9 +13,12 @@
 //! - [`messages`]: what the program is told of it.
 //! - [`tier`]: which of the two runs a launch.
 //! - [`driver`]: contexts, streams, and the calls.
+//! - [`collectives`]: what NCCL does between GPUs, between these devices.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+#[allow(unsafe_code, reason = "calls of the driver's contract")]
+mod collectives;
 #[cfg(any(test, feature = "differ"))]
 pub mod differ;
 mod driver;
@@ -30,4 +33,5 @@ mod messages;
 mod texture;
 mod tier;
 
+pub use collectives::SoftNccl;
 pub use driver::{SoftCuda, SoftOptions, SoftTier};
