@@ -719,7 +719,8 @@ extern "C" {
     #[call(id = 0x0fb4, internal, sync, waits, manual(server))]
     fn CollectiveState(communicator: u64, #[out] result: *mut i32) -> CUresult;
 
-    /// Ends a communicator. `how`: 0 completes what was enqueued and leaves it to be destroyed, 1 destroys it, 2 ends it at once.
+    /// Ends a communicator, or stops it for a while. `how`: 0 completes what was enqueued and leaves it to be destroyed, 1 destroys it, 2 ends
+    /// it at once, 3 gives memory back until 4 goes on with it, 5 stops what is under way for good.
     #[call(id = 0x0fb5, internal, sync, waits, manual(server))]
     fn CollectiveEnd(communicator: u64, how: u32, #[out] result: *mut i32) -> CUresult;
 

@@ -7,6 +7,9 @@ fn main() {
         "cuda_driver.rs",
         &towline_api::emit::remote::emit(&api, "CudaApi", "Driver"),
     );
+    let nccl = towline_api::runtime::load_for_build("nccl");
+    towline_api::write_for_build("nccl_types.rs", &towline_api::emit::nccl::types(&nccl));
+    towline_api::write_for_build("nccl_exports.rs", &towline_api::emit::nccl::exports(&nccl));
     // Threads of this library outlive a program's dlclose: it stays mapped.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // A constructor may call us while its thread holds the loader's lock, which glibc also takes for every thread that has locals to end.

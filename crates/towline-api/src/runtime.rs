@@ -1,4 +1,5 @@
-//! The declarations of a library that is written over another API and sends nothing: the CUDA runtime (`api/cudart/`).
+//! The declarations of libraries that are written over another API: the CUDA runtime (`api/cudart/`), and NCCL (`api/nccl/`), which has of the
+//! language below the first row and `refused`.
 //!
 //! Its functions need no wire ids and no directions, so the language is smaller than that of [`crate::load`]: types are taken as they
 //! stand, and a function says which major versions of the library export it, under which symbols, and who answers it.
@@ -339,6 +340,11 @@ impl Words {
     }
 }
 
+/// Whether a function that returns this cannot be refused: of the CUDA runtime only a status says so. In NCCL zeros do where there is none.
+fn needs_hand(file: &str, ret: &str) -> bool {
+    ret != "cudaError_t" && !file.starts_with("nccl/")
+}
+
 fn function(file: &str, item: &syn::ForeignItemFn) -> Result<Function> {
     let name = item.sig.ident.to_string();
     let attribute = item
@@ -396,7 +402,9 @@ fn function(file: &str, item: &syn::ForeignItemFn) -> Result<Function> {
         syn::ReturnType::Default => String::new(),
         syn::ReturnType::Type(_, ty) => ty.to_token_stream().to_string(),
     };
-    if answer != Answer::Manual && ret != "cudaError_t" {
+    let passed_on = !matches!(answer, Answer::Manual | Answer::Refused);
+    if (passed_on && ret != "cudaError_t") || (answer == Answer::Refused && needs_hand(file, &ret))
+    {
         return Err(fault(
             file,
             item.sig.output.span(),

@@ -27,6 +27,7 @@ use crate::link::Links;
 use crate::kept::Kept;
 use crate::memory::Ranges;
 use crate::mirror::Mirrors;
+use crate::nccl::Communicators;
 use crate::old_launch::OldLaunches;
 use crate::peer::Peers;
 use crate::pinned::Pins;
@@ -66,6 +67,7 @@ pub struct Driver {
     pub(crate) tensors: Tensors,
     pub(crate) peers: Peers,
     pub(crate) host_calls: HostCalls,
+    pub(crate) communicators: Communicators,
     pub(crate) graphs: Mutex<Graphs>,
     /// Captures that are under way.
     pub(crate) capturing: AtomicUsize,

@@ -30,6 +30,7 @@
 #![warn(missing_docs)]
 #![allow(
     non_snake_case,
+    non_camel_case_types,
     clippy::too_many_arguments,
     reason = "methods are named and shaped like the functions of the C API"
 )]
@@ -60,6 +61,7 @@ mod messages;
 mod mirror;
 mod module;
 mod moving;
+mod nccl;
 mod occupancy;
 mod old_launch;
 mod operations;

@@ -222,6 +222,19 @@ impl Ranges {
 impl Driver {
     fn allocate(&self, size: usize) -> Result<u64, CUresult> {
         let acting = self.session_for(0)?;
+        self.allocate_as(&acting, size)
+    }
+
+    /// Allocates in a context.
+    pub(crate) fn allocate_in(
+        &self,
+        context: std::sync::Arc<Context>,
+        size: usize,
+    ) -> Result<u64, CUresult> {
+        self.allocate_as(&self.acting_in(context)?, size)
+    }
+
+    fn allocate_as(&self, acting: &Acting<'_>, size: usize) -> Result<u64, CUresult> {
         self.safe_in_captures()?;
         if size == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -233,9 +246,7 @@ impl Driver {
         let kept = lock(&self.kept_memory).take(context.number, size);
         let address = match kept {
             Some(address) => address,
-            None => {
-                self.with_kept_released(context.device, || self.allocate_anew(&acting, size))?
-            }
+            None => self.with_kept_released(context.device, || self.allocate_anew(acting, size))?,
         };
         let range = Range {
             alone: true,
@@ -275,7 +286,7 @@ impl Driver {
         }
     }
 
-    fn free(&self, address: u64) -> Result<(), CUresult> {
+    pub(crate) fn free(&self, address: u64) -> Result<(), CUresult> {
         self.ready()?;
         self.safe_in_captures()?;
         if address == 0 {

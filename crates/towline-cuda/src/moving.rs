@@ -95,6 +95,9 @@ impl Owner for Mover {
 
     fn obstacle(&self, session: &Session) -> Option<&'static str> {
         let index = self.index_of(session)?;
+        if self.driver.has_communicators(index) {
+            return Some("it has NCCL communicators, whose other ranks would lose it");
+        }
         let graphs = lock(&self.driver.graphs);
         let mut execs = graphs.execs.values();
         let anchored = execs.any(|exec| exec.session() == index && exec.anchor != 0);

@@ -24,9 +24,9 @@ mod turns;
 mod waiters;
 mod watchdog;
 
-pub use cuda::{OpenLibrary, 
+pub use cuda::{
     Broker, CudaEngine, CudaOpenError, DIGEST_BYTES, ImageDigest, Images, NoBroker, OFFER_BYTES,
-    Offer, Offers, TOKEN_BYTES, Taken, Token, sealed_image,
+    Offer, Offers, OpenLibrary, TOKEN_BYTES, Taken, Token, sealed_image,
 };
 pub use lane::{Limits, RunError, SideLane};
 pub use link::Counters;

@@ -7,6 +7,7 @@ mod command;
 pub mod coverage;
 pub mod dispatch;
 pub mod export;
+pub mod nccl;
 pub mod remote;
 pub mod runtime;
 pub mod stub;

@@ -86,7 +86,7 @@ pub struct Operation {
     pub root: i32,
 }
 
-/// How a communicator ends.
+/// How a communicator ends, or stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Completes what was enqueued; it is still to be destroyed.
@@ -95,10 +95,16 @@ pub enum End {
     Destroy,
     /// Ends it at once, with what is under way. May be called while another call is under way.
     Abort,
+    /// Gives its memory back, until it is resumed.
+    Suspend,
+    /// Goes on with it.
+    Resume,
+    /// Stops what is under way for good; it is still to be destroyed. May be called while another call is under way.
+    Revoke,
 }
 
-/// A library of collectives. Failures are NCCL's results. Calls for one communicator come one at a time, but for [`End::Abort`] and
-/// [`Self::state`].
+/// A library of collectives. Failures are NCCL's results. Calls for one communicator come one at a time, but for [`End::Abort`],
+/// [`End::Revoke`] and [`Self::state`].
 pub trait Collectives: Send + Sync {
     /// Its version, as NCCL counts.
     fn version(&self) -> Result<i32, i32>;

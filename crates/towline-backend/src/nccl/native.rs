@@ -105,6 +105,9 @@ functions! {
     fn ncclCommInitRankScalable(*mut Comm, c_int, c_int, c_int, *mut Id, *mut c_void) -> Status;
     fn ncclCommSplit(Comm, c_int, c_int, *mut Comm, *mut c_void) -> Status;
     fn ncclCommShrink(Comm, *mut c_int, c_int, *mut Comm, *mut c_void, c_int) -> Status;
+    fn ncclCommSuspend(Comm, c_int) -> Status;
+    fn ncclCommResume(Comm) -> Status;
+    fn ncclCommRevoke(Comm, c_int) -> Status;
     fn ncclCommRegister(Comm, *mut c_void, usize, *mut *mut c_void) -> Status;
     fn ncclCommDeregister(Comm, *mut c_void) -> Status;
     fn ncclCommWindowRegister(Comm, *mut c_void, usize, *mut *mut c_void, c_int) -> Status;
@@ -397,13 +400,29 @@ impl Collectives for NativeNccl {
     }
 
     fn end(&self, communicator: Communicator, how: End) -> Result<(), i32> {
+        /// All memory that can be given back.
+        const MEMORY: c_int = 1;
+        let functions = &self.functions;
+        let comm: Comm = ptr::with_exposed_provenance_mut(communicator.0);
+        let lacks = result::INVALID_USAGE;
         let end = match how {
-            End::Finalize => self.functions.ncclCommFinalize,
-            End::Destroy => self.functions.ncclCommDestroy,
-            End::Abort => self.functions.ncclCommAbort,
+            End::Finalize => functions.ncclCommFinalize,
+            End::Destroy => functions.ncclCommDestroy,
+            End::Abort => functions.ncclCommAbort,
+            End::Resume => functions.ncclCommResume.ok_or(lacks)?,
+            End::Suspend => {
+                let suspend = functions.ncclCommSuspend.ok_or(lacks)?;
+                // SAFETY: the communicator is live.
+                return check(unsafe { suspend(comm, MEMORY) });
+            }
+            End::Revoke => {
+                let revoke = functions.ncclCommRevoke.ok_or(lacks)?;
+                // SAFETY: as above.
+                return check(unsafe { revoke(comm, 0) });
+            }
         };
         // SAFETY: the communicator is live, and not used behind its end.
-        check(unsafe { end(ptr::with_exposed_provenance_mut(communicator.0)) })
+        check(unsafe { end(comm) })
     }
 
     fn register(

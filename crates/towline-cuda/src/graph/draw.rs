@@ -21,6 +21,7 @@ fn kind(content: &Content) -> &'static str {
         Content::Alloc(_) => "MEM_ALLOC",
         Content::Free(_) => "MEM_FREE",
         Content::Conditional(_) => "CONDITIONAL",
+        Content::Collective(..) => "COLLECTIVE",
     }
 }
 

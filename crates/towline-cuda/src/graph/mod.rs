@@ -18,7 +18,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::raw::{InOut, Vouched};
 
-pub(crate) use capture::{Captured, Meeting, edge_bytes};
+pub(crate) use capture::{Captured, Meeting, Place as OnStream, edge_bytes};
 pub(crate) use model::{Content, Dep, Graphs};
 pub(crate) use params::kernel_content;
 

@@ -102,6 +102,9 @@ pub(crate) enum Content {
     Alloc(Box<Alloc>),
     Free(u64),
     Conditional(Box<Conditional>),
+    /// Collectives of a context's device, as the server is told of them. To the application they are a graph of the node's own, whose nodes it
+    /// cannot ask for.
+    Collective(u64, Vec<u64>),
 }
 
 /// A launch.
@@ -149,7 +152,7 @@ impl Content {
             Self::Copy(_) => CU_GRAPH_NODE_TYPE_MEMCPY,
             Self::Fill(_) => CU_GRAPH_NODE_TYPE_MEMSET,
             Self::Host(..) => CU_GRAPH_NODE_TYPE_HOST,
-            Self::Child(_) => CU_GRAPH_NODE_TYPE_GRAPH,
+            Self::Child(_) | Self::Collective(..) => CU_GRAPH_NODE_TYPE_GRAPH,
             Self::Empty => CU_GRAPH_NODE_TYPE_EMPTY,
             Self::Wait(_) => CU_GRAPH_NODE_TYPE_WAIT_EVENT,
             Self::Record(_) => CU_GRAPH_NODE_TYPE_EVENT_RECORD,
@@ -201,6 +204,7 @@ impl Content {
             Self::Wait(event) | Self::Record(event) => smallvec![*event],
             Self::Operations { context, .. } => smallvec![*context],
             Self::Conditional(conditional) => smallvec![conditional.context],
+            Self::Collective(context, _) => smallvec![*context],
             Self::Host(..) | Self::Child(_) | Self::Empty | Self::Alloc(_) | Self::Free(_) => {
                 smallvec![]
             }
@@ -216,6 +220,7 @@ impl Content {
                 | Self::Operations { .. }
                 | Self::Alloc(_)
                 | Self::Free(_)
+                | Self::Collective(..)
         )
     }
 
@@ -265,6 +270,7 @@ impl Content {
             }
             Self::Alloc(_) => (described::Work::Alloc, None),
             Self::Free(address) => (described::Work::Free(*address), None),
+            Self::Collective(_, words) => (described::Work::Collective(words.clone()), None),
             Self::Empty | Self::Child(_) | Self::Conditional(_) => (described::Work::Empty, None),
         }
     }

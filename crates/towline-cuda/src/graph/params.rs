@@ -693,6 +693,7 @@ impl Node {
                     ctx: pointer(conditional.context as usize).cast(),
                 };
             }
+            Content::Collective(..) => return Err(CUDA_ERROR_NOT_SUPPORTED),
         }
         Ok(params)
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
 use towline_cuda::Driver;
-use towline_soft::{SoftCuda, SoftOptions};
+use towline_soft::{SoftCuda, SoftNccl, SoftOptions};
 use towline_transport::memory::MemoryTransport;
 use towline_transport::shm::ShmTransport;
 use towline_transport::{Address, ConnectOptions, Transport};
@@ -134,8 +134,10 @@ pub fn attempt(
     Result<Session, towline_client::dial::DialError>,
     Receiver<Result<(), RunError>>,
 ) {
-    let engine = CudaEngine::open(api, false, &|_, _| true, 0).unwrap();
+    let engine = CudaEngine::open(Arc::clone(&api), false, &|_, _| true, 0).unwrap();
     let engine = engine.with_broker(broker);
+    let collectives = move || Ok(Arc::new(SoftNccl::new(Arc::clone(&api))) as _);
+    let engine = engine.with_collectives(Box::new(collectives));
     let snapshot = engine.snapshot().to_vec();
     let listener = transport.listen(address).unwrap();
     let mut pairs: Vec<_> = (0..3)
@@ -397,6 +399,12 @@ impl Machine {
         let made = unsafe { self.driver.cuStreamCreate(&raw mut stream, flags) };
         assert_eq!(made, CUDA_SUCCESS);
         stream
+    }
+
+    /// Makes its driver the process's, for the exported functions; it ends with the process.
+    pub fn into_process(self) -> &'static Driver {
+        let driver = self.driver.into_process();
+        driver.unwrap_or_else(|_| panic!("the process has a driver already"))
     }
 
     /// Ends all sessions, and sees that nothing is left on the devices.

@@ -153,23 +153,28 @@ impl SoftNccl {
     }
 
     /// Memory of the device.
-    fn read(&self, address: u64, bytes: usize) -> Result<Vec<u8>, i32> {
-        let mut data = vec![0; bytes];
+    fn read(&self, stream: usize, address: u64, bytes: usize) -> Result<Vec<u8>, i32> {
+        let (mut data, api, stream) = (vec![0; bytes], &self.api, stream as CUstream);
         if bytes > 0 {
             let place = data.as_mut_ptr().cast::<c_void>();
-            // SAFETY: as many bytes as there are at the place; the driver checks the device's side.
-            check(unsafe { self.api.cuMemcpyDtoH_v2(place, address, bytes) })?;
+            // SAFETY: as many bytes as there are at the place, which stays until they have come; the driver checks the device's side.
+            check(unsafe { api.cuMemcpyDtoHAsync_v2(place, address, bytes, stream) })?;
+            // SAFETY: the stream is live.
+            check(unsafe { api.cuStreamSynchronize(stream) })?;
         }
         Ok(data)
     }
 
-    fn write(&self, address: u64, data: &[u8]) -> Result<(), i32> {
+    fn write(&self, stream: usize, address: u64, data: &[u8]) -> Result<(), i32> {
         if data.is_empty() {
             return Ok(());
         }
+        let (api, stream) = (&self.api, stream as CUstream);
         let place = data.as_ptr().cast::<c_void>();
         // SAFETY: as above.
-        check(unsafe { self.api.cuMemcpyHtoD_v2(address, place, data.len()) })
+        check(unsafe { api.cuMemcpyHtoDAsync_v2(address, place, data.len(), stream) })?;
+        // SAFETY: the stream is live.
+        check(unsafe { api.cuStreamSynchronize(stream) })
     }
 
     /// Carries out what one rank has in a group.
@@ -177,7 +182,7 @@ impl SoftNccl {
         // SAFETY: the context is the communicator's, which the session keeps.
         check(unsafe { self.api.cuCtxSetCurrent(rank.context as CUcontext) })?;
         for operation in operations {
-            // SAFETY: the caller's contract: the stream is live.
+            // SAFETY: the caller's contract: the stream is live. Another may have to come to where its operation is.
             check(unsafe { self.api.cuStreamSynchronize(operation.stream as CUstream) })?;
         }
         let is_message = |kind| matches!(kind, Kind::Send | Kind::Recv);
@@ -197,8 +202,8 @@ impl SoftNccl {
             let bytes = bytes_of(message)?;
             let other = rank.peer(message.root)?;
             match message.kind {
-                Kind::Send => sent.push((other, self.read(message.send, bytes)?)),
-                _ => awaited.push((other, bytes, message.receive)),
+                Kind::Send => sent.push((other, self.read(message.stream, message.send, bytes)?)),
+                _ => awaited.push((other, bytes, message)),
             }
         }
         let outgoing: Vec<Message<'_>> = sent.iter().map(|(to, data)| (*to, &data[..])).collect();
@@ -208,7 +213,9 @@ impl SoftNccl {
             .collect();
         let come = rank.exchange(self, &outgoing, &incoming)?;
         let mut come = awaited.iter().zip(&come);
-        come.try_for_each(|((_, _, address), data)| self.write(*address, data))
+        come.try_for_each(|((_, _, message), data)| {
+            self.write(message.stream, message.receive, data)
+        })
     }
 
     fn collect(&self, rank: &Rank, operation: &Operation) -> Result<(), i32> {
@@ -225,7 +232,7 @@ impl SoftNccl {
         let from_all: Vec<_> = everyone.clone().map(|from| (from, one)).collect();
         match operation.kind {
             Kind::AllReduce | Kind::Reduce => {
-                let data = self.read(operation.send, one)?;
+                let data = self.read(operation.stream, operation.send, one)?;
                 let reduction = rank.reduction(operation.reduction)?;
                 let awaited = if own == root { &from_all[..] } else { &[] };
                 let parts = rank.exchange(self, &[(root, &data)], awaited)?;
@@ -234,18 +241,18 @@ impl SoftNccl {
                     false => Vec::new(),
                 };
                 if operation.kind == Kind::Reduce {
-                    return self.write(operation.receive, &reduced);
+                    return self.write(operation.stream, operation.receive, &reduced);
                 }
                 let outgoing: Vec<Message<'_>> = match own == root {
                     true => everyone.map(|to| (to, &reduced[..])).collect(),
                     false => Vec::new(),
                 };
                 let come = rank.exchange(self, &outgoing, &[(root, one)])?;
-                self.write(operation.receive, &come[0])
+                self.write(operation.stream, operation.receive, &come[0])
             }
             Kind::Broadcast => {
                 let data = match own == root {
-                    true => self.read(operation.send, one)?,
+                    true => self.read(operation.stream, operation.send, one)?,
                     false => Vec::new(),
                 };
                 let outgoing: Vec<Message<'_>> = match own == root {
@@ -253,37 +260,37 @@ impl SoftNccl {
                     false => Vec::new(),
                 };
                 let come = rank.exchange(self, &outgoing, &[(root, one)])?;
-                self.write(operation.receive, &come[0])
+                self.write(operation.stream, operation.receive, &come[0])
             }
             Kind::ReduceScatter => {
-                let data = self.read(operation.send, all)?;
+                let data = self.read(operation.stream, operation.send, all)?;
                 let reduction = rank.reduction(operation.reduction)?;
                 let outgoing = parts(&data, one, ranks);
                 let come = rank.exchange(self, &outgoing, &from_all)?;
                 let reduced = number::reduce(operation.datatype, reduction, &come)?;
-                self.write(operation.receive, &reduced)
+                self.write(operation.stream, operation.receive, &reduced)
             }
             Kind::AllGather => {
-                let data = self.read(operation.send, one)?;
+                let data = self.read(operation.stream, operation.send, one)?;
                 let outgoing: Vec<Message<'_>> = everyone.map(|to| (to, &data[..])).collect();
                 let come = rank.exchange(self, &outgoing, &from_all)?;
-                self.write(operation.receive, &come.concat())
+                self.write(operation.stream, operation.receive, &come.concat())
             }
             Kind::AllToAll => {
-                let data = self.read(operation.send, all)?;
+                let data = self.read(operation.stream, operation.send, all)?;
                 let outgoing = parts(&data, one, ranks);
                 let come = rank.exchange(self, &outgoing, &from_all)?;
-                self.write(operation.receive, &come.concat())
+                self.write(operation.stream, operation.receive, &come.concat())
             }
             Kind::Gather => {
-                let data = self.read(operation.send, one)?;
+                let data = self.read(operation.stream, operation.send, one)?;
                 let awaited = if own == root { &from_all[..] } else { &[] };
                 let come = rank.exchange(self, &[(root, &data)], awaited)?;
-                self.write(operation.receive, &come.concat())
+                self.write(operation.stream, operation.receive, &come.concat())
             }
             Kind::Scatter => {
                 let data = match own == root {
-                    true => self.read(operation.send, all)?,
+                    true => self.read(operation.stream, operation.send, all)?,
                     false => Vec::new(),
                 };
                 let outgoing = match own == root {
@@ -291,7 +298,7 @@ impl SoftNccl {
                     false => Vec::new(),
                 };
                 let come = rank.exchange(self, &outgoing, &[(root, one)])?;
-                self.write(operation.receive, &come[0])
+                self.write(operation.stream, operation.receive, &come[0])
             }
             Kind::Send | Kind::Recv => self.pass(rank, &[operation]),
         }
@@ -455,8 +462,13 @@ impl Collectives for SoftNccl {
 
     fn end(&self, communicator: Communicator, how: End) -> Result<(), i32> {
         let rank = self.find(communicator)?;
-        if how == End::Finalize {
-            return Ok(());
+        match how {
+            End::Finalize | End::Suspend | End::Resume => return Ok(()),
+            End::Revoke => {
+                rank.mesh.close();
+                return Ok(());
+            }
+            End::Destroy | End::Abort => {}
         }
         rank.ended.store(true, Ordering::Release);
         lock(&self.known).remove(&communicator.0);
@@ -495,7 +507,7 @@ impl Collectives for SoftNccl {
         let bits = match at {
             true => {
                 let mut bits = [0; 8];
-                bits[..size].copy_from_slice(&self.read(scalar, size)?);
+                bits[..size].copy_from_slice(&self.read(0, scalar, size)?);
                 u64::from_le_bytes(bits)
             }
             false => scalar,

@@ -320,6 +320,12 @@ impl CudaApi for SoftCuda {
         CURRENT.set(ctx.addr());
         CUDA_SUCCESS
     }
+    unsafe fn cuCtxGetCurrent(&self, pctx: *mut CUcontext) -> CUresult {
+        let current = std::ptr::without_provenance_mut(CURRENT.get());
+        // SAFETY: the contract's: one place for the context.
+        unsafe { pctx.write(current) };
+        CUDA_SUCCESS
+    }
     unsafe fn cuThreadExchangeStreamCaptureMode(
         &self,
         _mode: *mut CUstreamCaptureMode,

@@ -85,6 +85,8 @@ pub enum Work {
         /// The graphs.
         bodies: Vec<Graph>,
     },
+    /// Collectives, in the words of `CollectiveRun`; streams in them mean nothing.
+    Collective(Vec<u64>),
 }
 
 /// A launch.
@@ -316,6 +318,10 @@ impl Work {
                 (bodies.len() as u32).put(out);
                 bodies.iter().for_each(|body| body.put(out));
             }
+            Self::Collective(words) => {
+                11_u8.put(out);
+                put_words(out, words);
+            }
         }
     }
 
@@ -383,6 +389,7 @@ impl Work {
                     bodies: bodies.collect::<Result<_, _>>()?,
                 }
             }
+            11 => Self::Collective(take_words(decoder)?),
             other => return Err(DecodeError::BadFlag(other)),
         })
     }
@@ -467,6 +474,7 @@ mod tests {
                 height: 6,
                 context: 7,
             }),
+            Work::Collective(vec![1; 9]),
             Work::Call,
             Work::Record(1),
             Work::Wait(2),

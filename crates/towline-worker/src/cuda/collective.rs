@@ -19,6 +19,7 @@ use super::context::{self, Context};
 use super::session::{Session, unknown};
 use super::shared::{Shared, lock};
 use super::streams::{Place, Places, Target};
+use crate::link::Raw;
 use crate::turns::Admission;
 
 /// Opens the library, or says why it cannot be.
@@ -54,6 +55,12 @@ pub(crate) struct Communicator {
 struct Ready {
     communicator: Arc<Communicator>,
     target: Target,
+    operation: Operation,
+}
+
+/// An operation of a graph.
+pub(crate) struct Captured {
+    communicator: Arc<Communicator>,
     operation: Operation,
 }
 
@@ -141,8 +148,15 @@ fn try_all<'a>(all: &[&'a Arc<Communicator>]) -> Option<SmallVec<[MutexGuard<'a,
     taken.collect()
 }
 
-/// Enqueues operations of communicators that have been taken.
-fn enqueue(library: &dyn Library, ready: &[Ready]) {
+fn done(status: CUresult) -> Result<(), CUresult> {
+    match status {
+        CUDA_SUCCESS => Ok(()),
+        status => Err(status),
+    }
+}
+
+/// Enqueues operations of communicators that have been taken; each is told of a failure.
+fn enqueue(library: &dyn Library, ready: &[Ready]) -> Result<(), i32> {
     let ended = |ready: &&Ready| ready.communicator.ended.load(Ordering::Acquire);
     let living = ready.iter().filter(|ready| !ended(ready));
     let operations: SmallVec<[nccl::Operation; 4]> = living
@@ -159,17 +173,17 @@ fn enqueue(library: &dyn Library, ready: &[Ready]) {
         })
         .collect();
     if operations.is_empty() {
-        return;
+        return Ok(());
     }
     // SAFETY: streams and communicators are the session's and live; memory that is not is a fault of the session's own process.
     let outcome = unsafe { library.run(&operations) };
     context::look_again();
-    if let Err(status) = outcome {
+    outcome.inspect_err(|status| {
         log::warn!("a collective failed: {}", library.text(None));
-        ready
-            .iter()
-            .for_each(|ready| ready.communicator.fail(status));
-    }
+        for ready in ready {
+            ready.communicator.fail(*status);
+        }
+    })
 }
 
 impl Shared {
@@ -182,7 +196,8 @@ impl Shared {
             .into_iter()
             .map(|communicator| lock(&communicator.busy))
             .collect();
-        enqueue(&**library, ready);
+        // Told by the communicators' states.
+        let _ = enqueue(&**library, ready);
         drop(taken);
         self.count_launches(ready, false);
     }
@@ -293,8 +308,15 @@ impl Shared {
         let library = self.collectives.library();
         let library = library.ok_or(result::INVALID_USAGE)?;
         match how {
-            End::Finalize => {
+            End::Finalize | End::Suspend | End::Resume => {
                 self.with_communicator(communicator, |library, of| library.end(of, how))
+            }
+            // At once, as the end: what the library waits for may never come.
+            End::Revoke => {
+                done(communicator.context.enter(&*self.api)).map_err(|_| result::CUDA_ERROR)?;
+                let outcome = library.end(communicator.made.communicator, how);
+                context::look_again();
+                outcome
             }
             End::Destroy => {
                 let outcome =
@@ -317,6 +339,64 @@ impl Shared {
                 outcome
             }
         }
+    }
+
+    /// A graph of operations alone, as the library has them captured.
+    pub(crate) fn capture_collectives(&self, captured: &[Captured]) -> Result<Raw, CUresult> {
+        let library = self.collectives.library();
+        let library = library.filter(|library| !library.waits());
+        let library = library.ok_or(CUDA_ERROR_NOT_SUPPORTED)?;
+        let first = captured.first().ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let context = &first.communicator.context;
+        let (api, mut stream): (_, CUstream) = (&*self.api, std::ptr::null_mut());
+        done(context.enter(api))?;
+        // SAFETY: one place for the stream.
+        done(unsafe { api.cuStreamCreate(&raw mut stream, CU_STREAM_NON_BLOCKING) })?;
+        let outcome = self.capture_on(stream, &**library, captured);
+        context::look_again();
+        // SAFETY: the stream is ours, and ends once.
+        unsafe { api.cuStreamDestroy_v2(stream) };
+        outcome
+    }
+
+    fn capture_on(
+        &self,
+        stream: CUstream,
+        library: &dyn Library,
+        captured: &[Captured],
+    ) -> Result<Raw, CUresult> {
+        let api = &*self.api;
+        // SAFETY: the stream is ours.
+        done(unsafe { api.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED) })?;
+        let on = Target::default_of(Arc::clone(&captured[0].communicator.context), 0);
+        let on = Target {
+            native: Raw(stream.cast()),
+            ..on
+        };
+        let ready: Vec<Ready> = captured
+            .iter()
+            .map(|captured| Ready {
+                communicator: Arc::clone(&captured.communicator),
+                target: on.clone(),
+                operation: captured.operation,
+            })
+            .collect();
+        let taken: Vec<_> = communicators(&ready)
+            .into_iter()
+            .map(|communicator| lock(&communicator.busy))
+            .collect();
+        let enqueued = enqueue(library, &ready);
+        drop(taken);
+        let mut graph: CUgraph = std::ptr::null_mut();
+        // SAFETY: the stream is ours; one place for the graph.
+        done(unsafe { api.cuStreamEndCapture(stream, &raw mut graph) })?;
+        let graph = Raw(graph.cast());
+        if enqueued.is_err() || graph.0.is_null() {
+            // SAFETY: the graph is ours, or none.
+            unsafe { api.cuGraphDestroy(graph.0.cast()) };
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        Ok(graph)
     }
 
     /// Asks for the library's version.
@@ -409,6 +489,20 @@ impl Session {
             };
             tell(shared, outcome);
         });
+    }
+
+    /// Operations of a graph with their communicators.
+    pub(crate) fn captured(
+        &self,
+        operations: Vec<Operation>,
+    ) -> Result<Vec<Captured>, ProtocolError> {
+        let captured = operations.into_iter().map(|operation| {
+            Ok(Captured {
+                communicator: self.communicator(operation.communicator)?,
+                operation,
+            })
+        });
+        captured.collect()
     }
 
     /// Makes communicators on a thread of its own; `tell` gets two facts for each.
@@ -519,7 +613,8 @@ impl Session {
         if ready[0].target.context.enter(&*self.api) != CUDA_SUCCESS {
             return true;
         }
-        enqueue(&**library, ready);
+        // Told by the communicators' states.
+        let _ = enqueue(&**library, ready);
         drop(taken);
         shared.count_launches(ready, counts);
         true

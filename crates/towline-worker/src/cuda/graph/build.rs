@@ -9,6 +9,7 @@ use towline_backend::cuda::*;
 use towline_wire::cuda::graph::{Copy, Edge, Fill, Operand, Place};
 
 use super::call::{Call, Kind};
+use crate::cuda::collective::Captured;
 use crate::cuda::context::Context;
 use crate::cuda::shared::{Layout, Shared};
 use crate::link::Raw;
@@ -41,6 +42,7 @@ pub(crate) enum Work {
     Alloc,
     Free(u64),
     Conditional(u64, u32, Raw, Vec<Ready>),
+    Collective(Vec<Captured>),
 }
 
 /// A launch.
@@ -501,6 +503,15 @@ impl Builder<'_> {
             Work::Conditional(handle, kind, context, bodies) => {
                 return self.add_conditional(graph, handle, kind, context, bodies);
             }
+            Work::Collective(operations) => {
+                let child = self.shared.capture_collectives(&operations)?;
+                let child: CUgraph = child.0.cast();
+                // SAFETY: as above; the driver copies the graph.
+                let status = unsafe { api.cuGraphAddChildGraphNode(place, native, none, 0, child) };
+                // SAFETY: the graph is ours, and ends once.
+                unsafe { api.cuGraphDestroy(child) };
+                status
+            }
         };
         done(status)?;
         Ok(Placed::new(Raw(node.cast())))
@@ -683,7 +694,9 @@ impl Builder<'_> {
                     None => unsafe { api.cuGraphBatchMemOpNodeSetParams(node, params) },
                 })
             }
-            (Work::Conditional(..), _) => CUDA_ERROR_NOT_SUPPORTED,
+            // Nothing sets what such a node does: it is as it was.
+            (Work::Collective(_), None) => CUDA_SUCCESS,
+            (Work::Conditional(..) | Work::Collective(_), _) => CUDA_ERROR_NOT_SUPPORTED,
         })
     }
 

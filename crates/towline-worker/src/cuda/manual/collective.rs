@@ -103,6 +103,9 @@ impl Session {
             0 => End::Finalize,
             1 => End::Destroy,
             2 => End::Abort,
+            3 => End::Suspend,
+            4 => End::Resume,
+            5 => End::Revoke,
             other => {
                 let detail = format!("a communicator ends in no way {other}");
                 return Err(ProtocolError::new(CloseCode::Malformed, detail));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_wire::cuda::collective::decode_operations;
 use towline_wire::cuda::graph::{self as described, Place};
 use towline_wire::error::{CloseCode, ProtocolError};
 
@@ -138,6 +139,11 @@ impl Session {
                     }
                 }
                 Work::Conditional(handle, kind, context, ready)
+            }
+            described::Work::Collective(words) => {
+                let operations = decode_operations(&words)
+                    .map_err(|error| ProtocolError::new(CloseCode::Malformed, error.to_string()))?;
+                Work::Collective(self.captured(operations)?)
             }
         }))
     }
