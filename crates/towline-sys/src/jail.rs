@@ -8,7 +8,8 @@
 //!    reach shows at start and not in the middle of a session.
 //! 2. [`seal`], when the runtime is warm: the seccomp filter, on all threads at once.
 //!
-//! The PID namespace is older than the process: [`process::WorkerProcess::start`] makes it.
+//! The PID namespace is older than the process: [`process::WorkerProcess::start`] makes it. So are those that the workers of a job share
+//! ([`process::JobNamespaces`]), who talk to each other: their network is not their own, and their filter lets them make sockets.
 //!
 //! Without root the same is tried in a user namespace. What the system does not permit is left out and reported in
 //! [`Confinement::missing`]; the caller logs it.
@@ -94,6 +95,33 @@ impl WorkerKind {
     }
 }
 
+/// The network that a worker reaches.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub enum Network {
+    /// One of its own, in which it may not even make a socket.
+    #[default]
+    Own,
+    /// That of its job, in which it was started.
+    Job,
+    /// That of the server.
+    Host,
+}
+
+impl Network {
+    /// Whether a worker talks to others in it.
+    pub(crate) fn is_shared(self) -> bool {
+        self != Self::Own
+    }
+
+    /// Further device nodes and folders, by the start of their names in /dev.
+    fn devices(self) -> &'static [&'static str] {
+        match self {
+            Self::Own | Self::Job => &[],
+            Self::Host => &["infiniband"],
+        }
+    }
+}
+
 /// What to do to this process.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct JailRequest {
@@ -105,6 +133,10 @@ pub struct JailRequest {
     pub numbers: (u32, u32),
     /// Whether other workers have that user too.
     pub shared_user: bool,
+    /// The network that it reaches.
+    pub network: Network,
+    /// Whether /dev/shm is its job's, as this process was started, and stays so.
+    pub shares_memory: bool,
     /// Bytes of all its temporary files, which lie in memory; 0 limits nothing.
     pub temporary_bytes: u64,
     /// What the system did not permit already when this process was started.
@@ -137,7 +169,7 @@ pub fn enter(request: &JailRequest) -> Result<Confinement, SysError> {
     require_one_thread()?;
     let mut missing = request.missing.clone();
     let privileged = rustix::process::geteuid().is_root();
-    let private_files = match unshare(privileged, request.numbers, &mut missing) {
+    let private_files = match unshare(privileged, request, &mut missing) {
         true => match mounts::confine(
             Path::new(PRIVATE_HOME),
             request,
@@ -302,7 +334,8 @@ fn require_one_thread() -> Result<(), SysError> {
 }
 
 /// Moves into namespaces of our own. Whether there is a mount namespace now.
-fn unshare(privileged: bool, numbers: (u32, u32), missing: &mut Vec<String>) -> bool {
+fn unshare(privileged: bool, request: &JailRequest, missing: &mut Vec<String>) -> bool {
+    let numbers = request.numbers;
     // Without root, a first process was started in a user namespace.
     let settled = match (privileged, rustix::process::getpid().is_init()) {
         (true, _) => Ok(()),
@@ -321,7 +354,9 @@ fn unshare(privileged: bool, numbers: (u32, u32), missing: &mut Vec<String>) -> 
         }
         result.is_ok()
     };
-    try_one(UnshareFlags::NEWNET, "a network namespace");
+    if !request.network.is_shared() {
+        try_one(UnshareFlags::NEWNET, "a network namespace");
+    }
     try_one(UnshareFlags::NEWIPC, "an IPC namespace");
     try_one(UnshareFlags::NEWNS, "a mount namespace")
 }

@@ -3,6 +3,7 @@
 //! - [`process`]: start a worker so that it cannot outlive its supervisor, wait for it, kill it with all it started.
 //! - [`channel`]: the message socket between supervisor and worker, which also carries descriptors.
 //! - [`jail`]: what a worker does to itself before it takes bytes from a client.
+//! - [`pin`]: connections that stay with one peer.
 //! - [`shared_files`]: files in memory that several workers share.
 //! - [`signals`]: termination signals as a blocking call.
 //! - [`cpus`]: bind this process to CPUs and NUMA nodes.
@@ -17,6 +18,7 @@ pub mod channel;
 pub mod cpus;
 pub mod crash;
 pub mod jail;
+pub mod pin;
 pub mod process;
 pub mod shared_files;
 pub mod signals;

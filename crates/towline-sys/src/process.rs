@@ -6,6 +6,7 @@
 
 #![allow(unsafe_code)]
 
+mod job;
 mod separate;
 mod start;
 
@@ -25,6 +26,7 @@ use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitOptions,
 };
 
+pub use self::job::{JobNamespaces, can_have_network};
 pub use self::separate::{can_change_user, can_separate};
 pub(crate) use self::separate::{in_child, settle_user_namespace};
 use self::start::{Namespaces, Plan};
@@ -128,10 +130,28 @@ impl WorkerProcess {
         channel: Channel,
         own_pids: bool,
     ) -> Result<Started, SysError> {
+        Self::start_in(program, channel, own_pids, None)
+    }
+
+    /// As [`start`](Self::start), in the namespaces of a job, whose workers know each other by their numbers: none is first in a namespace.
+    pub fn start_of_job(
+        program: &WorkerProgram,
+        channel: Channel,
+        job: Option<Arc<JobNamespaces>>,
+    ) -> Result<Started, SysError> {
+        Self::start_in(program, channel, false, job)
+    }
+
+    fn start_in(
+        program: &WorkerProgram,
+        channel: Channel,
+        own_pids: bool,
+        job: Option<Arc<JobNamespaces>>,
+    ) -> Result<Started, SysError> {
         let action = || format!("start {}", program.path.display());
         let (output, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .while_trying_to("make a pipe")?;
-        let plan = Plan::new(program, channel.into_descriptor(), writer, apart());
+        let plan = Plan::new(program, channel.into_descriptor(), writer, apart(), job);
         let plan = Arc::new(plan.while_trying_to(action())?);
         let mut missing = None;
         let mut started = match own_pids {

@@ -13,7 +13,10 @@ use crate::{Context, SysError};
 
 /// Folders that programs write to without asking, each with its name in the one file system that takes their place.
 const TEMPORARY_FOLDERS: [(&str, &str); 3] =
-    [("/var/tmp", "var"), ("/dev/shm", "shm"), ("/tmp", "tmp")];
+    [("/var/tmp", "var"), (SHARED_MEMORY, "shm"), ("/tmp", "tmp")];
+
+/// The one of them that the workers of a job share.
+const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Folders of people and of services that take orders: sockets that everybody may connect to lie in /run. A supervisor that is not
 /// root shares its user with its workers, and then permissions protect nothing of these.
@@ -48,7 +51,10 @@ pub(super) fn confine(
     )
     .while_trying_to("make the mount namespace private")?;
     // Held open by descriptor, since the ways to them are about to be covered.
-    let devices = devices(request.kind);
+    let mut devices = devices(request);
+    if request.shares_memory {
+        devices.push(SHARED_MEMORY.into());
+    }
     let kept: Vec<Kept> = devices
         .iter()
         .chain(&request.keep_readable)
@@ -75,7 +81,9 @@ pub(super) fn confine(
     }
     note(make_devices(), &mut missing);
     for (folder, name) in TEMPORARY_FOLDERS {
-        note(put_temporary(name, Path::new(folder)), &mut missing);
+        if !(request.shares_memory && folder == SHARED_MEMORY) {
+            note(put_temporary(name, Path::new(folder)), &mut missing);
+        }
     }
     for kept in &kept {
         note(kept.show(&covered, user), &mut missing);
@@ -104,10 +112,12 @@ pub(super) fn confine(
     Ok(missing)
 }
 
-/// The device nodes and folders of a kind of worker that there are.
-fn devices(kind: super::WorkerKind) -> Vec<PathBuf> {
+/// The device nodes and folders of a worker that there are.
+fn devices(request: &JailRequest) -> Vec<PathBuf> {
+    let kind = request.kind.devices().iter();
+    let prefixes = kind.chain(request.network.devices());
     let wanted = |name: &str| {
-        DEVICES.contains(&name) || kind.devices().iter().any(|prefix| name.starts_with(prefix))
+        DEVICES.contains(&name) || prefixes.clone().any(|prefix| name.starts_with(prefix))
     };
     let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
     entries

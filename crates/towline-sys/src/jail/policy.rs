@@ -113,6 +113,38 @@ pub(super) const ONLY_THREADS: ArgumentRule = ArgumentRule {
     allowed: Allowed::WithBits(CLONE_THREAD as u32),
 };
 
+/// In workers that reach no network: pairs of local sockets serve as pipes; `connect` is refused.
+pub(super) const ONLY_LOCAL_SOCKETS: &[ArgumentRule] = &[ArgumentRule {
+    call: SYS_socket,
+    argument: 0,
+    allowed: Allowed::OneOf(&[AF_UNIX as u32]),
+}];
+
+/// In workers that talk to others of their job. NCCL asks for addresses of interfaces over NETLINK, and passes descriptors of memory over
+/// local sockets.
+pub(super) const NETWORK_SOCKETS: &[ArgumentRule] = &[
+    ArgumentRule {
+        call: SYS_socket,
+        argument: 0,
+        allowed: Allowed::OneOf(&[
+            AF_UNIX as u32,
+            AF_INET as u32,
+            AF_INET6 as u32,
+            AF_NETLINK as u32,
+        ]),
+    },
+    // TCP, UDP and, as 0, the usual one of a family: of NETLINK that of routes and addresses.
+    ArgumentRule {
+        call: SYS_socket,
+        argument: 2,
+        allowed: Allowed::OneOf(&[0, IPPROTO_TCP as u32, IPPROTO_UDP as u32]),
+    },
+];
+
+/// Allowed to those workers, and refused to others.
+pub(super) const CONNECTIONS: &[i64] =
+    &[SYS_accept, SYS_accept4, SYS_bind, SYS_connect, SYS_listen];
+
 pub(super) const ALLOWED_IF: &[ArgumentRule] = &[
     // Threads and child processes, but no namespaces: they open kernel code that only root reaches otherwise.
     ArgumentRule {
@@ -178,12 +210,6 @@ pub(super) const ALLOWED_IF: &[ArgumentRule] = &[
             PR_SET_PTRACER as u32,
         ]),
     },
-    // Pairs of local sockets serve as pipes; `connect` is refused. Nothing needs the network.
-    ArgumentRule {
-        call: SYS_socket,
-        argument: 0,
-        allowed: Allowed::OneOf(&[AF_UNIX as u32]),
-    },
     ArgumentRule {
         call: SYS_socketpair,
         argument: 0,
@@ -207,7 +233,7 @@ pub(super) const ALLOWED_IF: &[ArgumentRule] = &[
 /// flags lie in memory, where a filter cannot see them, and C libraries then fall back to `clone`.
 #[rustfmt::skip]
 pub(super) const REFUSED: &[i64] = &[
-    SYS_accept, SYS_accept4, SYS_bind, SYS_connect, SYS_listen, SYS_acct, SYS_adjtimex, SYS_capset, SYS_chroot, SYS_clock_adjtime,
+    SYS_acct, SYS_adjtimex, SYS_capset, SYS_chroot, SYS_clock_adjtime,
     SYS_clock_settime, SYS_execveat, SYS_fanotify_init, SYS_fanotify_mark, SYS_fchown, SYS_fchownat, SYS_fremovexattr,
     SYS_fsetxattr, SYS_io_cancel, SYS_io_destroy, SYS_io_getevents, SYS_io_setup, SYS_io_submit, SYS_io_uring_enter,
     SYS_io_uring_register, SYS_io_uring_setup, SYS_ioprio_set, SYS_kcmp, SYS_landlock_add_rule,

@@ -7,10 +7,11 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use super::WorkerKind;
 use super::policy::{
-    ALLOWED, ALLOWED_IF, Allowed, ArgumentRule, KILLED, ONLY_THREADS, PROGRAMS, REFUSED,
+    ALLOWED, ALLOWED_IF, Allowed, ArgumentRule, CONNECTIONS, KILLED, NETWORK_SOCKETS,
+    ONLY_LOCAL_SOCKETS, ONLY_THREADS, PROGRAMS, REFUSED,
 };
+use super::{Network, WorkerKind};
 use crate::SysError;
 
 /// Second step of the jail: filters system calls on all threads, for good. Call it when the device runtime is warm.
@@ -18,10 +19,10 @@ use crate::SysError;
 /// Three filters, of which the kernel takes the strictest answer: what is dangerous kills the process, what is known but
 /// not needed fails with EPERM, what is unknown (newer than this list) with ENOSYS, so that a C library falls back.
 /// Calls that are always allowed cost nothing measurable: the kernel caches that answer per call (since Linux 5.11).
-pub fn seal(kind: WorkerKind) -> Result<(), SysError> {
+pub fn seal(kind: WorkerKind, network: Network) -> Result<(), SysError> {
     let action = "put on the seccomp filter";
-    let filters =
-        filters(kind).map_err(|error| SysError::new(action, std::io::Error::other(error)))?;
+    let filters = filters(kind, network)
+        .map_err(|error| SysError::new(action, std::io::Error::other(error)))?;
     for filter in filters {
         // All threads at once: a vendor runtime has started some already.
         seccompiler::apply_filter_all_threads(&filter)
@@ -30,15 +31,22 @@ pub fn seal(kind: WorkerKind) -> Result<(), SysError> {
     Ok(())
 }
 
-fn filters(kind: WorkerKind) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
-    let known: Vec<i64> = [ALLOWED, PROGRAMS, REFUSED, KILLED].concat();
-    let conditional = ALLOWED_IF.iter().map(|rule| rule.call);
+fn filters(
+    kind: WorkerKind,
+    network: Network,
+) -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
+    let known: Vec<i64> = [ALLOWED, PROGRAMS, CONNECTIONS, REFUSED, KILLED].concat();
     let (threads, programs): (&[ArgumentRule], &[i64]) = match kind.starts_programs() {
         true => (&[], &[]),
         false => (&[ONLY_THREADS], PROGRAMS),
     };
+    let (sockets, connections): (&[ArgumentRule], &[i64]) = match network.is_shared() {
+        true => (NETWORK_SOCKETS, &[]),
+        false => (ONLY_LOCAL_SOCKETS, CONNECTIONS),
+    };
     let mut allowed_if: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    for rule in ALLOWED_IF.iter().chain(threads) {
+    let conditional = ALLOWED_IF.iter().chain(sockets).map(|rule| rule.call);
+    for rule in ALLOWED_IF.iter().chain(threads).chain(sockets) {
         let refusals = allowed_if.entry(rule.call).or_default();
         refusals.extend(refusal_rules(rule)?);
     }
@@ -63,6 +71,7 @@ fn filters(kind: WorkerKind) -> Result<Vec<BpfProgram>, seccompiler::BackendErro
             REFUSED
                 .iter()
                 .chain(programs)
+                .chain(connections)
                 .map(|call| (*call, Vec::new()))
                 .chain(allowed_if)
                 .collect(),
@@ -136,8 +145,9 @@ mod tests {
 
     #[test]
     fn every_call_is_in_one_list() {
-        let mut all: Vec<i64> = [ALLOWED, PROGRAMS, REFUSED, KILLED].concat();
+        let mut all: Vec<i64> = [ALLOWED, PROGRAMS, CONNECTIONS, REFUSED, KILLED].concat();
         all.extend(ALLOWED_IF.iter().map(|rule| rule.call));
+        all.push(libc::SYS_socket);
         let count = all.len();
         all.sort_unstable();
         all.dedup();
@@ -147,7 +157,9 @@ mod tests {
     #[test]
     fn policies_compile() {
         for kind in [WorkerKind::OpenCl, WorkerKind::Cuda] {
-            assert_eq!(filters(kind).unwrap().len(), 3);
+            for network in [Network::Own, Network::Job, Network::Host] {
+                assert_eq!(filters(kind, network).unwrap().len(), 3);
+            }
         }
     }
 }

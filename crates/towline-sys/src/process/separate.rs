@@ -71,22 +71,7 @@ pub(crate) fn in_child(
     namespaces: libc::c_int,
     attempt: impl Fn() -> io::Result<()>,
 ) -> io::Result<()> {
-    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
-    let none: libc::c_long = 0;
-    // A handler that ran in the child could wait for locks of threads that it does not have.
-    let blocked = AllSignalsBlocked::new();
-    // SAFETY: without CLONE_VM this is a fork, after which the child makes only system calls.
-    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) };
-    if pid == 0 {
-        match attempt() {
-            Ok(()) => super::exit_now(0),
-            Err(error) => super::exit_now(error.raw_os_error().unwrap_or(libc::EIO)),
-        }
-    }
-    let failed = io::Error::last_os_error();
-    drop(blocked);
-    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
-    let pid = pid.and_then(Pid::from_raw).ok_or(failed)?;
+    let pid = fork(namespaces, attempt)?;
     match rustix::process::waitpid(Some(pid), WaitOptions::empty())? {
         Some((_, status)) => match status.exit_status() {
             Some(0) => Ok(()),
@@ -95,4 +80,24 @@ pub(crate) fn in_child(
         },
         None => Err(Errno::CHILD.into()),
     }
+}
+
+/// Starts a child with these namespaces of its own that runs `body`, which makes only system calls, and ends with the number of its error.
+pub(super) fn fork(namespaces: libc::c_int, body: impl Fn() -> io::Result<()>) -> io::Result<Pid> {
+    let flags = libc::c_long::from(namespaces | libc::SIGCHLD);
+    let none: libc::c_long = 0;
+    // A handler that ran in the child could wait for locks of threads that it does not have.
+    let blocked = AllSignalsBlocked::new();
+    // SAFETY: without CLONE_VM this is a fork, after which the child makes only system calls.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, none, none) };
+    if pid == 0 {
+        match body() {
+            Ok(()) => super::exit_now(0),
+            Err(error) => super::exit_now(error.raw_os_error().unwrap_or(libc::EIO)),
+        }
+    }
+    let failed = io::Error::last_os_error();
+    drop(blocked);
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0);
+    pid.and_then(Pid::from_raw).ok_or(failed)
 }

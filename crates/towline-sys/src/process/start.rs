@@ -13,6 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Resource, Rlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use super::job::JobNamespaces;
 use super::{CHANNEL_DESCRIPTOR, WorkerProgram};
 use crate::spawn::Program;
 
@@ -54,6 +55,8 @@ pub(super) struct Plan {
     channel: OwnedFd,
     /// Room to leave for the stack; see [`super::apart`].
     gap: u64,
+    /// Namespaces to join.
+    job: Option<Arc<JobNamespaces>>,
 }
 
 impl Plan {
@@ -62,6 +65,7 @@ impl Plan {
         channel: OwnedFd,
         output: OwnedFd,
         gap: u64,
+        job: Option<Arc<JobNamespaces>>,
     ) -> io::Result<Self> {
         let arguments = program.arguments.iter().map(OsString::as_os_str);
         let arguments = [OsStr::new("towline")].into_iter().chain(arguments);
@@ -73,6 +77,7 @@ impl Plan {
             output,
             channel,
             gap,
+            job,
         })
     }
 
@@ -88,6 +93,9 @@ impl Plan {
 
     /// Runs in the child before it executes the worker: system calls only.
     fn prepare(&self, namespaces: Namespaces) -> io::Result<()> {
+        if let Some(job) = &self.job {
+            job.join()?;
+        }
         if namespaces == Namespaces::UserAndPids {
             keep_administration()?;
         }
