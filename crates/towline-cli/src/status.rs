@@ -346,6 +346,7 @@ mod tests {
             name: "gpu1".into(),
             software: "towline 1".into(),
             key_lasts: false,
+            collectives: false,
         };
         let seen = |status: Status| {
             let server = "gpu1:7000".parse().unwrap();

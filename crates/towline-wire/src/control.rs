@@ -92,6 +92,8 @@ pub mod limits {
     pub const STATUS_LIMITS: usize = 64;
     /// Longest name of a tenant.
     pub const TENANT_BYTES: usize = 64;
+    /// Longest name of a job.
+    pub const JOB_BYTES: usize = 64;
     /// Most lanes of one session, the command lane included.
     pub const LANES: u16 = 64;
     /// Most servers that one server lists as its peers.
@@ -139,6 +141,7 @@ pub fn fuzz(bytes: &[u8]) {
         name: "fuzz".into(),
         software: "fuzz".into(),
         key_lasts: false,
+        collectives: false,
     };
     let token = Token::from_bytes(b"a token for the fuzzer").expect("long enough");
     let hello = Hello::new(Purpose::Session, "fuzz", 1, "host", [2; NONCE_BYTES]);

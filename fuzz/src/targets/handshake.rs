@@ -105,6 +105,7 @@ fn shake(tokens: Tokens, between: &mut Between<'_>) -> Result<Reached, (Reached,
         name: "server".into(),
         software: "towline 1".into(),
         key_lasts: false,
+        collectives: false,
     };
     let mut reached = Reached::default();
     let mut server = ServerHandshake::new(

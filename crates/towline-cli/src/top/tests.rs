@@ -42,6 +42,7 @@ fn told(sessions: Vec<SessionStatus>) -> News {
         name: "node7".into(),
         software: "towline 0.1.0".into(),
         key_lasts: true,
+        collectives: false,
     };
     let device = Device {
         name: "NVIDIA H200".into(),

@@ -254,6 +254,7 @@ fn config(kind: &str) -> SupervisorConfig {
             name: "here".into(),
             software: "test".into(),
             key_lasts: false,
+            collectives: false,
         },
     }
 }

@@ -68,6 +68,8 @@ pub struct ServerIdentity {
     pub software: String,
     /// Whether its key of TLS will be the same when it starts anew.
     pub key_lasts: bool,
+    /// Whether sessions of a job can reach each other for collectives.
+    pub collectives: bool,
 }
 
 impl ServerIdentity {
@@ -75,6 +77,7 @@ impl ServerIdentity {
         writer.text(&self.name, limits::NAME_BYTES);
         writer.text(&self.software, limits::NAME_BYTES);
         writer.bool(self.key_lasts);
+        writer.bool(self.collectives);
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -82,6 +85,7 @@ impl ServerIdentity {
             name: reader.text("server name", limits::NAME_BYTES)?,
             software: reader.text("server software", limits::NAME_BYTES)?,
             key_lasts: reader.bool("whether the server's key lasts")?,
+            collectives: reader.bool("whether the server offers collectives")?,
         })
     }
 }

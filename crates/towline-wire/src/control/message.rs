@@ -109,6 +109,8 @@ pub struct Hello {
     pub hostname: String,
     /// The tenant that the client's token belongs to; empty where the server has one token for all.
     pub tenant: String,
+    /// The job whose sessions are to reach each other for collectives; empty for a session that asks for none.
+    pub job: String,
     /// Fresh random bytes.
     pub nonce: Nonce,
 }
@@ -129,7 +131,17 @@ impl Hello {
             pid,
             hostname: hostname.into(),
             tenant: String::new(),
+            job: String::new(),
             nonce,
+        }
+    }
+
+    /// The same, of a job.
+    #[must_use]
+    pub fn of_job(self, name: impl Into<String>) -> Self {
+        Self {
+            job: name.into(),
+            ..self
         }
     }
 
@@ -150,6 +162,7 @@ impl Hello {
         writer.text(&self.program, limits::NAME_BYTES);
         writer.text(&self.hostname, limits::NAME_BYTES);
         writer.text(&self.tenant, limits::TENANT_BYTES);
+        writer.text(&self.job, limits::JOB_BYTES);
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, ControlError> {
@@ -161,6 +174,7 @@ impl Hello {
             program: reader.text("program name", limits::NAME_BYTES)?,
             hostname: reader.text("host name", limits::NAME_BYTES)?,
             tenant: reader.text("tenant name", limits::TENANT_BYTES)?,
+            job: reader.text("job name", limits::JOB_BYTES)?,
         })
     }
 }
@@ -205,6 +219,8 @@ pub struct SessionGrant {
     pub limits: SessionLimits,
     /// How long the session outlives a cut of its connections. 0: not at all, and its lanes are plain streams.
     pub grace_ms: u64,
+    /// Whether its worker reaches those of its job, as the client has asked.
+    pub collectives: bool,
     /// Addresses of the servers that this one lists as its peers.
     pub peers: Vec<String>,
 }
@@ -238,6 +254,7 @@ impl Welcome {
             writer.u64(session.limits.chunk_bytes);
             writer.u32(session.limits.chunk_count);
             writer.u64(session.grace_ms);
+            writer.bool(session.collectives);
             let peers = &session.peers[..session.peers.len().min(limits::PEERS)];
             writer.u32(u32::try_from(peers.len()).expect("the limit fits 32 bits"));
             for peer in peers {
@@ -262,6 +279,7 @@ impl Welcome {
                     chunk_count: reader.u32("chunk count")?,
                 },
                 grace_ms: reader.u64("grace time")?,
+                collectives: reader.bool("whether collectives are granted")?,
                 peers: (0..reader.len("peer count", limits::PEERS)?)
                     .map(|_| reader.text("peer's address", limits::NAME_BYTES))
                     .collect::<Result<_, _>>()?,

@@ -26,6 +26,7 @@ fn identity() -> ServerIdentity {
         name: "gpu-1".into(),
         software: "towline 0.1.0".into(),
         key_lasts: true,
+        collectives: false,
     }
 }
 
@@ -44,6 +45,7 @@ fn grant() -> SessionGrant {
             chunk_count: 16,
         },
         grace_ms: 60_000,
+        collectives: true,
         peers: vec!["tcp://gpu2:7140".into()],
     }
 }
@@ -262,6 +264,20 @@ fn unknown_tenant_costs_what_a_wrong_token_costs() {
     for unknown in ["carl", "", "bertha", "ber"] {
         assert_eq!(refused(unknown), wrong, "{unknown}");
     }
+}
+
+#[test]
+fn job_survives_the_handshake_and_is_cut_to_its_limit() {
+    let asked = |name: &str| {
+        let (_, first) = ClientHandshake::start(hello().of_job(name), None, CHANNEL);
+        let mut server = server(None, SERVER_NONCE);
+        match server.receive(&first) {
+            Ok(ServerProgress::Authenticated(hello)) => hello.job,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(asked("slurm-17-0"), "slurm-17-0");
+    assert_eq!(asked(&"j".repeat(65)), "j".repeat(limits::JOB_BYTES));
 }
 
 #[test]
@@ -729,10 +745,11 @@ fn session_grant() -> impl Strategy<Value = SessionGrant> {
         any::<u64>(),
         any::<u32>(),
         any::<u64>(),
+        any::<bool>(),
     );
     (numbers, nonce(), prop::collection::vec(name(), 0..3)).prop_map(
         |(
-            (session_id, max_lanes, payload_lanes, chunk_bytes, chunk_count, grace_ms),
+            (session_id, max_lanes, payload_lanes, chunk_bytes, chunk_count, grace_ms, collectives),
             ticket,
             peers,
         )| {
@@ -746,6 +763,7 @@ fn session_grant() -> impl Strategy<Value = SessionGrant> {
                     chunk_count,
                 },
                 grace_ms,
+                collectives,
                 peers,
             }
         },
@@ -813,11 +831,11 @@ fn message() -> impl Strategy<Value = Message> {
         name(),
         any::<u32>(),
         name(),
-        "[a-z0-9.-]{0,64}",
+        ("[a-z0-9.-]{0,64}", "[a-z0-9.-]{0,64}"),
         nonce(),
     )
         .prop_map(
-            |(versions, purpose, program, pid, hostname, tenant, nonce)| {
+            |(versions, purpose, program, pid, hostname, (tenant, job), nonce)| {
                 Message::Hello(Hello {
                     versions,
                     purpose,
@@ -825,6 +843,7 @@ fn message() -> impl Strategy<Value = Message> {
                     pid,
                     hostname,
                     tenant,
+                    job,
                     nonce,
                 })
             },
@@ -835,16 +854,17 @@ fn message() -> impl Strategy<Value = Message> {
     let welcome = (
         nonce(),
         any::<u16>(),
-        (name(), name(), any::<bool>()),
+        (name(), name(), any::<bool>(), any::<bool>()),
         prop::option::of(session_grant()),
         snapshot(),
     )
         .prop_map(
-            |(proof, version, (name, software, key_lasts), session, snapshot)| {
+            |(proof, version, (name, software, key_lasts, collectives), session, snapshot)| {
                 let server = ServerIdentity {
                     name,
                     software,
                     key_lasts,
+                    collectives,
                 };
                 Message::Welcome(Box::new(Welcome {
                     proof,
