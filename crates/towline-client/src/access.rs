@@ -20,6 +20,7 @@ use towline_wire::control::{
     SUPPORTED_VERSIONS, Token, labels, limits,
 };
 
+use crate::collectives;
 use crate::config::{self, Settings};
 use crate::dial::DialError;
 use crate::private;
@@ -36,6 +37,8 @@ pub struct Access {
     pub token: Option<Token>,
     /// The tenant that the token belongs to; empty where the servers have one token for all.
     pub tenant: String,
+    /// The job that CUDA sessions ask for collectives with; empty where they ask for none.
+    pub job: String,
     /// Do not encrypt.
     pub no_encryption: bool,
     /// The authority that must have signed servers' certificates. Their names are those of the servers' addresses.
@@ -70,6 +73,7 @@ impl Access {
         Ok(Self {
             token,
             tenant: settings.tenant.unwrap_or_default(),
+            job: collectives::job_of_process(),
             no_encryption: settings.no_encryption.unwrap_or(false),
             authority: authority.map(|pem| Authority::from_pem(&pem)).transpose()?,
             identity,

@@ -186,6 +186,8 @@ pub(crate) struct Dialled {
     pub(crate) control: Arc<Control>,
     /// The server's devices, as the session's API describes them.
     pub(crate) snapshot: Vec<u8>,
+    /// Whether its worker reaches those of its job.
+    pub(crate) collectives: bool,
 }
 
 /// Reads a token file.
@@ -266,6 +268,7 @@ pub(crate) fn dial(
         link,
         control,
         snapshot: welcome.snapshot,
+        collectives: grant.collectives,
     })
 }
 
@@ -374,8 +377,11 @@ fn shake_hands(
         })
         .unwrap_or_else(|| "?".into());
     let hostname = host_name();
-    let hello = Hello::new(purpose, &program, std::process::id(), &hostname, nonce)
+    let mut hello = Hello::new(purpose, &program, std::process::id(), &hostname, nonce)
         .of_tenant(&access.tenant);
+    if purpose == Purpose::CudaSession {
+        hello = hello.of_job(&access.job);
+    }
     let (mut handshake, first) = ClientHandshake::start(hello, access.token.clone(), channel);
     control.send(&[IoSlice::new(&first)])?;
     let deadline = Instant::now() + HANDSHAKE_LIMIT;

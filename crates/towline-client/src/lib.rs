@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod calls;
+pub mod collectives;
 pub mod config;
 pub mod cuda;
 pub mod dial;

@@ -154,6 +154,7 @@ pub struct Session {
     /// Whether there are any.
     has_aliases: AtomicBool,
     snapshot: Snapshot,
+    collectives: AtomicBool,
     posting: Mutex<Posting>,
     staging: Arc<Staging>,
     /// Streams that keep no order with their context's default stream.
@@ -180,7 +181,11 @@ impl Session {
     pub fn connect_as(address: &Address, access: &Access) -> Result<Self, DialError> {
         let dialled = dial(address, access, Purpose::CudaSession, CUDA)?;
         let snapshot = decode(dialled.link.name(), &dialled.snapshot)?;
-        Ok(Self::over(dialled.link, Some(dialled.control), snapshot))
+        let session = Self::over(dialled.link, Some(dialled.control), snapshot);
+        session
+            .collectives
+            .store(dialled.collectives, Ordering::Relaxed);
+        Ok(session)
     }
 
     /// A session over lanes that are already open; for tests and tools that have no supervisor.
@@ -217,6 +222,7 @@ impl Session {
             aliases: RwLock::default(),
             has_aliases: AtomicBool::new(false),
             snapshot,
+            collectives: AtomicBool::new(false),
             posting: Mutex::default(),
             staging: Arc::default(),
             apart: Mutex::default(),
@@ -265,6 +271,11 @@ impl Session {
     /// The devices.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// Whether the session's worker reaches those of its job, as the environment asked ([`crate::collectives`]).
+    pub fn collectives(&self) -> bool {
+        self.collectives.load(Ordering::Relaxed)
     }
 
     /// The server.

@@ -642,6 +642,8 @@ impl Session {
         let last = fresh.links.last();
         // The other session's numbers are above ours already: both count on from one place.
         fresh.given_up.store(true, Ordering::Relaxed);
+        let granted = fresh.collectives.load(Ordering::Relaxed);
+        self.collectives.store(granted, Ordering::Relaxed);
         self.staging.take_over(&fresh.staging);
         let aliases = fresh.aliases.read().unwrap_or_else(PoisonError::into_inner);
         self.has_aliases
