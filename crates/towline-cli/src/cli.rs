@@ -906,6 +906,28 @@ pub(crate) struct ServeOptions {
     /// library is libnvidia-ml.so.1 as this system finds it, and is loaded when the first program asks.
     #[arg(long, value_name = "LIBRARY", default_value = "auto")]
     pub(crate) nvml: String,
+    /// Let CUDA sessions of a job reach each other, for collectives such as NCCL's next to the devices: local, or network
+    ///
+    /// A session asks for it, and names its job, by TOWLINE_COLLECTIVES=1 in the program's environment. With local, as without a value,
+    /// workers of one job and one tenant share a network namespace and /dev/shm, and reach nothing else. With network they stay in this
+    /// machine's network, for jobs that span servers: they can connect to all that this machine can, and InfiniBand is theirs too.
+    /// NCCL_* variables of the server hold for them. See docs/collectives.md.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "REACH",
+        num_args = 0..=1,
+        default_missing_value = "local"
+    )]
+    pub(crate) collectives: Option<CollectivesReach>,
+    /// Library that they take for that, by name or path
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "libnccl.so.2",
+        requires = "collectives"
+    )]
+    pub(crate) nccl: String,
     /// Make the contexts of so many CUDA devices before a client has come; 0 makes none
     ///
     /// A program then starts in less time than natively. From the first CUDA program on, one worker waits with them for the next one,
@@ -969,6 +991,15 @@ pub(crate) struct ServeOptions {
     /// File to write the addresses to when clients can connect; removed at the end
     #[arg(long, value_name = "PATH")]
     pub(crate) ready_file: Option<PathBuf>,
+}
+
+/// How far workers of a job reach.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum CollectivesReach {
+    /// Each other, on this machine
+    Local,
+    /// All that this machine reaches
+    Network,
 }
 
 impl ServeOptions {

@@ -117,6 +117,11 @@ fn arguments_of(text: &str, given: &ArgMatches) -> Result<Vec<OsString>, String>
         match (&value, argument.get_action()) {
             (Value::Boolean(true), ArgAction::SetTrue) => arguments.push(format!("--{key}").into()),
             (Value::Boolean(false), ArgAction::SetTrue) => {}
+            // As without a value on the command line.
+            (Value::Boolean(true), _) if may_lack_value(argument) => {
+                arguments.push(format!("--{key}").into());
+            }
+            (Value::Boolean(false), _) if may_lack_value(argument) => {}
             (_, ArgAction::SetTrue) => return Err(format!("`{key}` is true or false")),
             (Value::Array(values), ArgAction::Append) => {
                 for value in values {
@@ -127,6 +132,12 @@ fn arguments_of(text: &str, given: &ArgMatches) -> Result<Vec<OsString>, String>
         }
     }
     Ok(arguments)
+}
+
+fn may_lack_value(argument: &clap::Arg) -> bool {
+    argument
+        .get_num_args()
+        .is_some_and(|count| count.min_values() == 0 && count.max_values() > 0)
 }
 
 fn option(key: &str, value: &Value) -> Result<OsString, String> {
@@ -148,6 +159,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::cli::CollectivesReach;
 
     fn served(file: &str, more: &[&str]) -> Result<ServeOptions, String> {
         let folder = tempfile::tempdir().unwrap();
@@ -166,6 +178,19 @@ mod tests {
         assert_eq!(options.listen.len(), 2);
         assert_eq!((options.max_sessions, options.cuda.as_str()), (3, "soft"));
         assert!(options.insecure && !options.no_jail);
+    }
+
+    #[test]
+    fn option_without_value_is_true_in_the_file() {
+        let collectives = |text: &str| served(text, &[]).unwrap().collectives;
+        assert_eq!(collectives(""), None);
+        assert_eq!(collectives("collectives = false\n"), None);
+        let local = Some(CollectivesReach::Local);
+        assert_eq!(collectives("collectives = true\n"), local);
+        let network = "collectives = \"network\"\nnccl = \"/opt/libnccl.so.2\"\n";
+        assert_eq!(collectives(network), Some(CollectivesReach::Network));
+        let given = served("", &["--collectives", "--max-sessions", "2"]).unwrap();
+        assert_eq!(given.collectives, local);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use sha2::{Digest, Sha256};
 use towline_server::supervisor::{
-    ImageConfig, JailConfig, KernelConfig, MetricsConfig, MostAhead, Supervisor, SupervisorConfig,
-    TenantTable,
+    CollectivesConfig, ImageConfig, JailConfig, KernelConfig, MetricsConfig, MostAhead, Reach,
+    Supervisor, SupervisorConfig, TenantTable,
 };
 use towline_sys::cpus;
 use towline_sys::jail::{UnprivilegedUser, WorkerKind};
@@ -29,7 +29,7 @@ use towline_transport::{Address, PLUGINS_VARIABLE, Registry, read_secret};
 use towline_wire::control::{ServerIdentity, SessionLimits, limits};
 
 use crate::FAILURE;
-use crate::cli::{BackendKind, BackendOptions, DEFAULT_LISTEN, ServeOptions};
+use crate::cli::{BackendKind, BackendOptions, CollectivesReach, DEFAULT_LISTEN, ServeOptions};
 use crate::tenants::{Follower, folder_of};
 use crate::{config, notify, servers};
 
@@ -72,6 +72,12 @@ const INHERITED_PREFIXES: [&str; 21] = [
 
 /// Most bytes of a tenant's compiled kernels, where nothing else is said.
 const KERNEL_CACHE_BYTES: u64 = 256 << 20;
+
+/// Variables of NCCL, which workers of jobs inherit too.
+const NCCL_PREFIX: &str = "NCCL_";
+/// Those of them that workers of jobs have where the server has none: multicast of NVLink is not for several tenants of a host, and a
+/// call that connects to other ranks would keep its lane waiting for them.
+const NCCL_DEFAULTS: [(&str, &str); 2] = [("NCCL_NVLS_ENABLE", "0"), ("NCCL_RUNTIME_CONNECT", "0")];
 
 /// Variables that name folders of compiled kernels, outside the jail.
 const CACHES: [&str; 5] = [
@@ -379,6 +385,7 @@ fn supervisor_config(
         worker: opencl_worker(options)?,
         cuda_worker: cuda_worker(options)?,
         cuda_is_expected: options.cuda != "auto",
+        collectives: collectives(options)?,
         most_ahead: most_ahead(options)?,
         nvml_worker: nvml_worker(options)?,
         images: ImageConfig {
@@ -403,8 +410,54 @@ fn supervisor_config(
                 .into_owned(),
             software: concat!("towline ", env!("CARGO_PKG_VERSION")).to_owned(),
             key_lasts,
+            // The supervisor knows.
+            collectives: false,
         },
     })
+}
+
+/// How CUDA sessions of a job reach each other.
+fn collectives(options: &ServeOptions) -> anyhow::Result<Option<CollectivesConfig>> {
+    let Some(reach) = options.collectives else {
+        return Ok(None);
+    };
+    if options.cuda == "off" {
+        bail!("--collectives: they are between CUDA devices, and --cuda off offers none");
+    }
+    // A bare name is the loader's to look up; workers run in /.
+    let path = Path::new(&options.nccl);
+    let (library, keep_readable) = match path.components().count() {
+        1 => (options.nccl.clone(), Vec::new()),
+        _ => {
+            let path = path
+                .canonicalize()
+                .with_context(|| format!("could not find {} (--nccl)", path.display()))?;
+            let name = path
+                .to_str()
+                .with_context(|| format!("{} is no UTF-8 (--nccl)", path.display()))?;
+            (name.to_owned(), vec![path])
+        }
+    };
+    let ours = std::env::vars_os();
+    let ours = ours.filter(|(name, _)| {
+        let name = name.to_str();
+        name.is_some_and(|name| name.starts_with(NCCL_PREFIX))
+    });
+    let mut environment: Vec<(OsString, OsString)> = ours.collect();
+    for (name, value) in NCCL_DEFAULTS {
+        if std::env::var_os(name).is_none() {
+            environment.push((name.into(), value.into()));
+        }
+    }
+    Ok(Some(CollectivesConfig {
+        reach: match reach {
+            CollectivesReach::Local => Reach::Local,
+            CollectivesReach::Network => Reach::Network,
+        },
+        library,
+        environment,
+        keep_readable,
+    }))
 }
 
 /// The place of the metrics, and their secret.

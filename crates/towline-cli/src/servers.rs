@@ -160,6 +160,7 @@ pub(crate) fn access(settings: &Settings) -> anyhow::Result<Access> {
         _ => None,
     };
     Ok(Access {
+        job: String::new(),
         token: settings.token_file.as_deref().map(read_token).transpose()?,
         tenant: settings.tenant.clone().unwrap_or_default(),
         no_encryption: settings.no_encryption.unwrap_or(false),

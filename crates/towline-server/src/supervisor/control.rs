@@ -442,7 +442,18 @@ fn run_session(
         }
     };
     let asked = Instant::now();
-    let taken = pool.take(Box::new(ended));
+    // The job outlives the worker.
+    let job = match (&shared.jobs, hello.purpose) {
+        (Some(jobs), Purpose::CudaSession) if !hello.job.is_empty() => {
+            let joined = jobs.join(tenant.number(), &hello.job, pool);
+            Some(joined.map_err(Fault::Rejected)?)
+        }
+        _ => None,
+    };
+    let taken = match &job {
+        Some(job) => pool.take_of_job(job, Box::new(ended)),
+        None => pool.take(Box::new(ended)),
+    };
     drop(alive);
     if taken.is_ok() {
         pool.timings().wait.observe(asked.elapsed().as_secs_f64());
@@ -502,6 +513,7 @@ fn run_session(
             worker: Arc::clone(&worker),
             control: Arc::clone(control),
             since: Instant::now(),
+            job,
             quota,
             whole_devices,
             bounds: shared.config.bounds,
@@ -646,6 +658,7 @@ fn serve_session(
             .as_ref()
             .is_some_and(|group| group.limits(Controller::Memory)),
         resumes: !grace.is_zero(),
+        collectives: session.job.as_ref().map(|job| job.grant()),
     };
     let names = devices::scheduled(
         Snapshots::of(session.hello.purpose),
@@ -677,6 +690,7 @@ fn serve_session(
         ticket: session.ticket.clone(),
         limits,
         grace_ms: grace.as_millis() as u64,
+        collectives: session.job.is_some(),
         peers: shared.config.peers.iter().map(Address::to_string).collect(),
     };
     expect_lanes(session, shared);

@@ -9,6 +9,7 @@ use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -38,11 +39,11 @@ pub(super) struct RuntimeFolder {
     _lock: File,
 }
 
-/// The folder of one worker, and its user number if that is its own. Gone, and free, when dropped: when the worker is reaped.
+/// The folder of one worker, and its user number if that is its own, or its job's. Gone, and free, when dropped: when the worker is reaped.
 pub(super) struct WorkerHome {
     path: PathBuf,
     /// Let go after the folder is gone.
-    _lease: Option<UserLease>,
+    _lease: Option<Arc<UserLease>>,
 }
 
 /// A user number that no other worker of this host has.
@@ -149,7 +150,7 @@ impl RuntimeFolder {
         &self,
         number: u64,
         user: &mut Option<UnprivilegedUser>,
-        lease: Option<UserLease>,
+        lease: Option<Arc<UserLease>>,
     ) -> Result<WorkerHome> {
         let path = self.path.join(format!("worker-{number}"));
         DirBuilder::new().mode(0o700).create(&path)?;

@@ -11,6 +11,7 @@
 //! - `cgroup`: a control group for each session, where this server may make some.
 //! - `control`: a control connection from its first byte to its last.
 //! - `ending`: why sessions end.
+//! - `job`: sessions of a tenant whose workers reach each other.
 //! - `kernels`: what compilers of a tenant's sessions have made, for its later sessions.
 //! - `metrics`: figures of all of this for a monitoring system, over HTTP.
 //! - `monitor`: the one worker that asks NVML what clients ask.
@@ -28,7 +29,7 @@
 //! - `folder`: the workers' folders on disk, and their user numbers.
 //! - `output`: what workers write, on its way to the log.
 //!
-//! Lock order: tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then turns, then the
+//! Lock order: jobs, then the folders of workers; tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then turns, then the
 //! table of tenants, then a tenant. Stores of kernels, then the sessions of one, then what is saved of one. No lock is held while sending to
 //! a client.
 
@@ -43,6 +44,7 @@ mod deadline;
 mod devices;
 mod ending;
 mod folder;
+mod job;
 mod kernels;
 mod lease;
 mod metrics;
@@ -84,6 +86,8 @@ use self::budget::Budget;
 use self::cgroup::Groups;
 use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
+use self::job::Jobs;
+pub use self::job::{CollectivesConfig, Reach};
 pub use self::kernels::KernelConfig;
 use self::kernels::KernelStores;
 pub use self::lease::{LeaseChange, LeaseChooser, LeaseStore};
@@ -161,6 +165,8 @@ pub struct SupervisorConfig {
     pub cuda_is_expected: bool,
     /// How many workers may wait for clients to come.
     pub most_ahead: MostAhead,
+    /// How CUDA sessions of a job reach each other; `None` where they do not.
+    pub collectives: Option<CollectivesConfig>,
     /// How to start the worker that asks NVML; `None` where nothing of it is told.
     pub nvml_worker: Option<WorkerProgram>,
     /// What is kept of the device code that CUDA programs bring.
@@ -217,6 +223,14 @@ pub enum SupervisorError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// Workers of a job could not be kept together and apart from all else.
+    #[error(
+        "cannot offer collectives between workers of this host (--collectives local): {reason}; run the server as root or where it may          make namespaces, or have workers share the network of this host (--collectives network)"
+    )]
+    Collectives {
+        /// Why.
+        reason: String,
     },
     /// The workers' folders could not be made.
     #[error("cannot make a folder for workers in {}", folder.display())]
@@ -326,6 +340,8 @@ struct Shared {
     pool: Result<Arc<WorkerPool>, String>,
     /// Workers for CUDA.
     cuda_pool: Option<Arc<WorkerPool>>,
+    /// Jobs, where CUDA sessions may have some.
+    jobs: Option<Jobs>,
     monitor: Option<Monitor>,
     /// Compiled kernels.
     kernels: Option<Arc<KernelStores>>,
@@ -358,7 +374,7 @@ impl Supervisor {
     /// Like [`start`](Self::start), but gives up soon after `interrupted` becomes true: a driver may take long to load. Of the addresses
     /// to listen on, those that `given` listens on already are left to it.
     pub fn start_unless(
-        config: SupervisorConfig,
+        mut config: SupervisorConfig,
         mut given: Vec<Box<dyn Listener>>,
         interrupted: &AtomicBool,
     ) -> Result<Self, SupervisorError> {
@@ -376,6 +392,12 @@ impl Supervisor {
         }
         check_separation(&config)?;
         towline_sys::process::become_subreaper()?;
+        let collectives = config.collectives.as_ref();
+        let collectives = collectives.filter(|_| config.cuda_worker.is_some());
+        let jobs = collectives
+            .map(|collectives| Jobs::new(collectives, &config))
+            .transpose()?;
+        config.identity.collectives = jobs.is_some();
         let listeners = config
             .listen
             .iter()
@@ -446,6 +468,7 @@ impl Supervisor {
             peer_tickets: PeerTickets::default(),
             pool,
             cuda_pool,
+            jobs,
             monitor,
             kernels,
             turns: config

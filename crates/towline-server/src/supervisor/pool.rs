@@ -9,13 +9,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use towline_sys::channel::Channel;
-use towline_sys::jail::JailRequest;
+use towline_sys::jail::{JailRequest, Network};
 use towline_sys::process::{Started, WorkerProcess, WorkerProgram};
 use towline_worker::{Images, Offers};
 
 use super::ahead::{Ahead, Bounds};
 use super::ending::Ending;
 use super::folder::RuntimeFolder;
+use super::job::{Account, Job};
 use super::metrics::Timings;
 use super::output;
 use super::worker::{Worker, WorkerEvents};
@@ -100,6 +101,8 @@ struct State {
     assigned: HashMap<u64, EndCallback>,
     /// Clients that wait for a worker, in the order in which they came.
     clients: VecDeque<(Arc<WaitingClient>, EndCallback)>,
+    /// Clients of jobs, each by the number of the worker that is started for it alone.
+    promised: HashMap<u64, (Arc<WaitingClient>, EndCallback)>,
     /// How many wait for the devices to be known.
     lookers: usize,
     ahead: Ahead,
@@ -143,7 +146,7 @@ impl WaitingClient {
 
 impl State {
     fn live(&self) -> usize {
-        self.starting.len() + self.ready.len() + self.assigned.len()
+        self.starting.len() + self.ready.len() + self.assigned.len() + self.promised.len()
     }
 
     /// How many are to be ready or on the way.
@@ -194,6 +197,7 @@ impl WorkerPool {
                 snapshot: Vec::new(),
                 assigned: HashMap::new(),
                 clients: VecDeque::new(),
+                promised: HashMap::new(),
                 lookers: 0,
                 ahead: Ahead::new(kind.ahead),
                 progress: Instant::now(),
@@ -366,11 +370,78 @@ impl WorkerPool {
         }
     }
 
+    /// As [`take`](Self::take), with a worker that is started for the session, in its job.
+    pub(super) fn take_of_job(&self, job: &Job, ended: EndCallback) -> Result<Arc<Worker>, String> {
+        let client = Arc::new(WaitingClient::default());
+        let mut state = lock(&self.state);
+        if state.stopping {
+            return Err("the server is shutting down".into());
+        }
+        state.started += 1;
+        let number = state.started;
+        state.promised.insert(number, (Arc::clone(&client), ended));
+        drop(state);
+        if let Err(reason) = self.start_one(number, Some(job)) {
+            let mut state = lock(&self.state);
+            state.promised.remove(&number);
+            state.assigned.remove(&number);
+            drop(state);
+            self.changed.notify_all();
+            return Err(reason);
+        }
+        if let Some(outcome) = client.wait(WORKER_START_LIMIT) {
+            return outcome;
+        }
+        let mut state = lock(&self.state);
+        // Nobody is told while the state is locked.
+        if let Some(outcome) = client.wait(Duration::ZERO) {
+            return outcome;
+        }
+        state.promised.remove(&number);
+        // The end of the worker is nobody's failure to start one.
+        state.assigned.insert(number, Box::new(|_| ()));
+        let mut starting = state.starting.iter();
+        let late = starting.find(|worker| worker.number() == number).cloned();
+        drop(state);
+        late.inspect(|worker| worker.ask_to_end());
+        Err(format!(
+            "its worker was not ready within {} s",
+            WORKER_START_LIMIT.as_secs()
+        ))
+    }
+
+    /// An account for the workers of a job; in the error, why there is none.
+    pub(super) fn account(&self) -> Result<Account, String> {
+        let first = self.first_user.wrapping_add(lock(&self.state).started);
+        match &*lock(&self.folder) {
+            Some(folder) => self.account_in(folder, first),
+            None => Err("the server is shutting down".into()),
+        }
+    }
+
+    /// The account that the server's operator names, or a number that no other has; nothing where this process cannot give any.
+    fn account_in(&self, folder: &RuntimeFolder, first: u64) -> Result<Account, String> {
+        let privileged = rustix::process::geteuid().is_root() && !self.jail.disabled;
+        match (privileged, &self.jail.user) {
+            (false, _) => Ok((None, None)),
+            (true, Some(user)) => Ok((Some(user.clone()), None)),
+            (true, None) => {
+                let leased = folder.lease_user(first);
+                let leased = leased.map_err(|error| format!("no user for it: {error}"))?;
+                Ok((Some(leased.0), Some(Arc::new(leased.1))))
+            }
+        }
+    }
+
     /// Ends all workers and returns when they are reaped.
     pub(super) fn stop(&self) {
         let mut state = lock(&self.state);
         state.stopping = true;
         state.disappoint(usize::MAX, "the server is shutting down");
+        for (number, (client, _)) in std::mem::take(&mut state.promised) {
+            client.tell(Err("the server is shutting down".into()));
+            state.assigned.insert(number, Box::new(|_| ()));
+        }
         let idle: Vec<_> = state.ready.iter().chain(&state.starting).cloned().collect();
         drop(state);
         self.changed.notify_all();
@@ -412,7 +483,7 @@ impl WorkerPool {
                 state.started += 1;
                 let number = state.started;
                 drop(state);
-                if let Err(reason) = self.start_one(number) {
+                if let Err(reason) = self.start_one(number, None) {
                     self.note_failure(reason);
                 }
                 state = lock(&self.state);
@@ -434,25 +505,22 @@ impl WorkerPool {
         }
     }
 
-    /// Starts one worker; that it is ready, or has failed, comes as an event.
-    fn start_one(&self, number: u64) -> Result<(), String> {
-        let (mut user, mut lease) = (self.jail.user.clone(), None);
+    /// Starts one worker, of a job or for any session; that it is ready, or has failed, comes as an event.
+    fn start_one(&self, number: u64, job: Option<&Job>) -> Result<(), String> {
+        let mut user = None;
         let home = match &*lock(&self.folder) {
             Some(folder) => {
-                let privileged = rustix::process::geteuid().is_root() && !self.jail.disabled;
-                if !privileged {
-                    user = None;
-                } else if user.is_none() {
-                    let leased = folder.lease_user(self.first_user.wrapping_add(number));
-                    let leased = leased.map_err(|error| format!("no user for it: {error}"))?;
-                    (user, lease) = (Some(leased.0), Some(leased.1));
-                }
-                folder.make_home(number, &mut user, lease)
+                let account = match job {
+                    Some(job) => job.account(),
+                    None => self.account_in(folder, self.first_user.wrapping_add(number))?,
+                };
+                user = account.0;
+                folder.make_home(number, &mut user, account.1)
             }
             None => Err(std::io::ErrorKind::NotFound.into()),
         };
         let home = home.map_err(|error| format!("no folder for it: {error}"))?;
-        let shared_user = user.is_none() || self.jail.user.is_some();
+        let shared_user = user.is_none() || self.jail.user.is_some() || job.is_some();
         let own_pids = !self.jail.disabled && self.program.kind.has_own_pids(shared_user);
         let attempt = || {
             let (ours, theirs) = Channel::pair()?;
@@ -460,7 +528,19 @@ impl WorkerPool {
                 process,
                 output,
                 missing,
-            } = WorkerProcess::start(&self.program, theirs, own_pids)?;
+            } = match job {
+                None => WorkerProcess::start(&self.program, theirs, own_pids)?,
+                Some(job) => {
+                    let mut program = self.program.clone();
+                    program.environment.extend(job.config().environment.clone());
+                    WorkerProcess::start_of_job(&program, theirs, job.namespaces().cloned())?
+                }
+            };
+            let mut keep_readable = self.jail.keep_readable.clone();
+            keep_readable.extend(
+                job.iter()
+                    .flat_map(|job| job.config().keep_readable.clone()),
+            );
             let numbers = user.as_ref().map(|user| (user.uid, user.gid));
             let jail = (!self.jail.disabled).then(|| JailRequest {
                 kind: self.program.kind,
@@ -470,10 +550,12 @@ impl WorkerPool {
                     rustix::process::getegid().as_raw(),
                 ),
                 shared_user,
+                network: job.map_or(Network::Own, Job::network),
+                shares_memory: job.is_some_and(|job| job.namespaces().is_some()),
                 temporary_bytes: self.temporary_bytes,
                 missing: missing.into_iter().collect(),
                 home: home.path().to_owned(),
-                keep_readable: self.jail.keep_readable.clone(),
+                keep_readable,
                 hide: self.jail.hide.clone(),
             });
             let start = ToWorker::Start {
@@ -487,6 +569,7 @@ impl WorkerPool {
                 ours,
                 Arc::clone(&self.offers),
                 Arc::clone(&self.images),
+                job.is_some_and(|job| job.network() == Network::Job),
             );
             output::follow(output, worker.label(), self.log_lines)?;
             log::debug!("worker {} starts", worker.pid());
@@ -563,7 +646,15 @@ impl WorkerEvents for WorkerPool {
         state.not_before = None;
         state.progress = Instant::now();
         let stopping = state.stopping;
-        match state.clients.pop_front() {
+        let promised = state.promised.remove(&worker.number());
+        let late = state.assigned.contains_key(&worker.number());
+        let waits = promised.or_else(|| match late {
+            true => None,
+            false => state.clients.pop_front(),
+        });
+        match waits {
+            // Its client waits no longer, and it was asked to end.
+            None if late => {}
             Some((client, ended)) => {
                 state.assigned.insert(worker.number(), ended);
                 client.tell(Ok(Arc::clone(worker)));
@@ -580,7 +671,23 @@ impl WorkerEvents for WorkerPool {
 
     fn ended(&self, worker: &Arc<Worker>, ending: Option<Ending>) {
         let mut state = lock(&self.state);
+        if let Some((client, _)) = state.promised.remove(&worker.number()) {
+            state
+                .starting
+                .retain(|starting| !Arc::ptr_eq(starting, worker));
+            let reason = ending.map(|ending| ending.reason);
+            let reason = reason.unwrap_or_else(|| "it ended before it was ready".into());
+            log::log!(self.failure, "a worker could not start: {reason}");
+            client.tell(Err(reason));
+            drop(state);
+            self.changed.notify_all();
+            return;
+        }
         if let Some(tell) = state.assigned.remove(&worker.number()) {
+            // It may not have been ready yet.
+            state
+                .starting
+                .retain(|starting| !Arc::ptr_eq(starting, worker));
             drop(state);
             self.changed.notify_all();
             tell(ending);

@@ -13,6 +13,7 @@ use towline_wire::control::{
 use super::cgroup::{Controller, Group};
 use super::control::{ControlConnection, KILL_LIMIT};
 use super::deadline::Deadline;
+use super::job::Job;
 use super::migration::Migration;
 use super::peer::Peering;
 use super::quota::{Quota, ServerLimits};
@@ -59,6 +60,8 @@ pub(super) struct Session {
     pub(super) worker: Arc<Worker>,
     pub(super) control: Arc<ControlConnection>,
     pub(super) since: Instant,
+    /// Its job, where it has one.
+    pub(super) job: Option<Arc<Job>>,
     /// How much it may have.
     pub(super) quota: Quota,
     /// Its device memory is limited to what its devices have.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use towline_sys::SysError;
 use towline_sys::channel::{Channel, Received};
+use towline_sys::pin::pin_to_peer;
 use towline_sys::process::{Exit, WorkerProcess};
 use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
 use towline_wire::control::{AttachPreamble, LaneKey};
@@ -53,6 +54,8 @@ pub(super) struct Worker {
     channel: Channel,
     offers: Arc<Offers>,
     images: Arc<Images>,
+    /// It may connect to others, in a network that is not that of its lanes.
+    is_apart: bool,
     snapshot: OnceLock<Vec<u8>>,
     started: Instant,
     /// Whether the kernel counts its processes apart from others'.
@@ -96,6 +99,7 @@ impl Worker {
         channel: Channel,
         offers: Arc<Offers>,
         images: Arc<Images>,
+        is_apart: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             number,
@@ -105,6 +109,7 @@ impl Worker {
             channel,
             offers,
             images,
+            is_apart,
             snapshot: OnceLock::new(),
             started: Instant::now(),
             counts_processes: AtomicBool::new(false),
@@ -224,12 +229,21 @@ impl Worker {
         }
     }
 
+    /// Has a connection of this host's network lead nowhere else in a worker that may connect to others.
+    fn keep_apart(&self, descriptor: BorrowedFd<'_>) -> Result<(), SysError> {
+        match self.is_apart {
+            true => pin_to_peer(descriptor),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn pass_lane(
         &self,
         preamble: &AttachPreamble,
         scheme: &str,
         descriptor: BorrowedFd<'_>,
     ) -> Result<(), SysError> {
+        self.keep_apart(descriptor)?;
         let message = ToWorker::Lane {
             index: preamble.lane_index,
             count: preamble.lane_count,
@@ -248,6 +262,7 @@ impl Worker {
         scheme: &str,
         descriptor: BorrowedFd<'_>,
     ) -> Result<(), SysError> {
+        self.keep_apart(descriptor)?;
         let message = ToWorker::Peer {
             lane,
             connects,

@@ -96,6 +96,9 @@ impl Engine for CudaEngine {
         if let Some(devices) = &parameters.devices {
             engine = engine.with_devices(devices);
         }
+        if let Some(collectives) = parameters.collectives {
+            engine = engine.with_collectives(collectives.library);
+        }
         Ok(engine.run(command, further, limits, counters)?)
     }
 }

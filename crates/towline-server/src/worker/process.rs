@@ -47,7 +47,7 @@ use towline_worker::{Broker, Reserved, RunError, Scheduler, Turn};
 use super::broker::ChannelBroker;
 use super::door::Door;
 use super::protocol::{self, ErrorKind, FromWorker, ToWorker};
-pub use super::protocol::{SessionParameters, Statistics};
+pub use super::protocol::{CollectivesGrant, SessionParameters, Statistics};
 pub use towline_worker::Counters;
 
 /// Exit code of a worker whose engine returned an error, in order.
@@ -244,7 +244,7 @@ fn start<T>(
     let (jail_missing, place) = enter_jail(jail.as_ref(), home)?;
     let opened = open()?;
     if let Some(jail) = &jail {
-        jail::seal(jail.kind)?;
+        jail::seal(jail.kind, jail.network)?;
     }
     let snapshot = describe(&opened);
     let jail_missing = jail_missing

@@ -318,6 +318,15 @@ pub struct SessionParameters {
     pub limits_own_memory: bool,
     /// Its lanes outlive cuts.
     pub resumes: bool,
+    /// How it takes part in collectives of its job; `None` where it does not.
+    pub collectives: Option<CollectivesGrant>,
+}
+
+/// What a session needs for collectives with the others of its job, whose workers its own reaches.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct CollectivesGrant {
+    /// The library of collectives, by name or path.
+    pub library: String,
 }
 
 /// What a session has used.

@@ -5,6 +5,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod attacks;
+mod job;
 
 use std::ffi::{CStr, OsString};
 use std::io::IoSlice;
@@ -26,7 +27,7 @@ use towline_sys::process::WorkerProgram;
 use towline_transport::{Address, ConnectOptions, Connection, Registry, recv_exact};
 use towline_wire::control::{
     AttachPreamble, Channel, ClientHandshake, ClientProgress, Hello, MessageBuffer, Purpose,
-    ServerIdentity, SessionLimits, Token, limits,
+    ServerIdentity, SessionGrant, SessionLimits, Token, limits,
 };
 
 /// The vendors to test with; those of OCL_ICD_VENDORS on a machine where it is set.
@@ -57,6 +58,8 @@ fn main() {
         ),
         Some("supervise") => return supervise(),
         Some("serve-everybody") => return serve_everybody(),
+        Some("rank") => process::main(|| {}, || Ok(Box::new(job::Rank))),
+        Some("jobs") => return job::supervise(),
         _ => {}
     }
     let no_vendor = std::fs::read_dir(vendors()).map_or(0, Iterator::count) == 0;
@@ -95,6 +98,7 @@ fn main() {
         )
         .with_ignored_flag(no_vendor || not_root),
     ];
+    let trials = trials.into_iter().chain(job::trials(not_root)).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -357,6 +361,7 @@ fn config() -> SupervisorConfig {
         cuda_worker: None,
         cuda_is_expected: true,
         most_ahead: MostAhead { opencl: 1, cuda: 1 },
+        collectives: None,
         nvml_worker: None,
         images: ImageConfig::default(),
         kernels: kernels.clone().map(|folder| KernelConfig {
@@ -377,9 +382,6 @@ fn config() -> SupervisorConfig {
 }
 
 fn join(address: &Address) -> (Arc<dyn Connection>, Arc<dyn Connection>) {
-    let control = Registry::global()
-        .connect(address, &ConnectOptions::control())
-        .expect("it listens");
     let hello = Hello::new(
         Purpose::Session,
         "jail",
@@ -387,34 +389,57 @@ fn join(address: &Address) -> (Arc<dyn Connection>, Arc<dyn Connection>) {
         "here",
         [7; 32],
     );
-    let (mut handshake, first) = ClientHandshake::start(hello, None, Channel::Clear);
+    let (control, _, mut lanes) = join_as(address, hello, None, 1);
+    (control, lanes.remove(0))
+}
+
+/// Begins a session, and opens so many lanes.
+fn join_as(
+    address: &Address,
+    hello: Hello,
+    token: Option<Token>,
+    lane_count: u16,
+) -> (Arc<dyn Connection>, SessionGrant, Vec<Arc<dyn Connection>>) {
+    let control = Registry::global()
+        .connect(address, &ConnectOptions::control())
+        .expect("it listens");
+    let (mut handshake, first) = ClientHandshake::start(hello, token, Channel::Clear);
     control.send(&[IoSlice::new(&first)]).expect("it reads");
     let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
-    let frame = loop {
-        if let Some(frame) = buffer.next_frame().expect("a message") {
-            break frame;
+    let welcome = loop {
+        let Some(frame) = buffer.next_frame().expect("a message") else {
+            let mut bytes = [0; 4096];
+            let count = control.recv(&mut bytes).expect("an answer");
+            assert_ne!(count, 0, "closed instead of answered");
+            buffer.push(&bytes[..count]);
+            continue;
+        };
+        match handshake.receive(&frame) {
+            Ok(ClientProgress::Done(welcome)) => break welcome,
+            Ok(ClientProgress::Send(proof)) => {
+                control.send(&[IoSlice::new(&proof)]).expect("it reads")
+            }
+            Ok(ClientProgress::Wait) => {}
+            Err(error) => panic!("not let in: {error}"),
         }
-        let mut bytes = [0; 4096];
-        let count = control.recv(&mut bytes).expect("an answer");
-        assert_ne!(count, 0, "closed instead of answered");
-        buffer.push(&bytes[..count]);
     };
-    let Ok(ClientProgress::Done(welcome)) = handshake.receive(&frame) else {
-        panic!("not let in")
+    let grant = welcome.session.expect("a session");
+    let open = |lane_index| {
+        let lane = Registry::global()
+            .connect(address, &ConnectOptions::default())
+            .expect("it listens");
+        let preamble = AttachPreamble {
+            ticket: grant.ticket.clone(),
+            lane_index,
+            lane_count,
+            again: false,
+        };
+        lane.send(&[IoSlice::new(&preamble.encode())])
+            .expect("it reads");
+        lane
     };
-    let ticket = welcome.session.expect("a session").ticket;
-    let lane = Registry::global()
-        .connect(address, &ConnectOptions::default())
-        .expect("it listens");
-    let preamble = AttachPreamble {
-        ticket,
-        lane_index: 0,
-        lane_count: 1,
-        again: false,
-    }
-    .encode();
-    lane.send(&[IoSlice::new(&preamble)]).expect("it reads");
-    (control, lane)
+    let lanes = (0..lane_count).map(open).collect();
+    (control, grant, lanes)
 }
 
 // --- The tests --------------------------------------------------------------------------------------------------

@@ -243,6 +243,7 @@ fn config(kind: &str) -> SupervisorConfig {
         cuda_worker: None,
         cuda_is_expected: true,
         most_ahead: MostAhead { opencl: 1, cuda: 1 },
+        collectives: None,
         nvml_worker: None,
         images: ImageConfig::default(),
         kernels: None,

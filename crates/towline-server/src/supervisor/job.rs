@@ -1,0 +1,186 @@
+//! Jobs: sessions of one tenant whose workers reach each other, for collectives next to the devices.
+//!
+//! A session that names a job joins it before its worker is started, in the job's namespaces. All of a job is gone with its last member:
+//! nothing of it lies on a disk, and descriptors of this process and its workers are all that holds it.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, Weak};
+
+use towline_sys::jail::{Network, UnprivilegedUser};
+use towline_sys::process::{JobNamespaces, can_have_network};
+use towline_wire::control::{Reject, RejectCode};
+
+use super::folder::UserLease;
+use super::pool::WorkerPool;
+use super::{SupervisorConfig, SupervisorError, lock};
+use crate::worker::process::{CollectivesGrant, describe};
+
+/// Most jobs at once: each holds namespaces, and an account where workers have some.
+const JOBS: usize = 64;
+/// The files in a job's /dev/shm may have as much room as the temporary files of so many sessions.
+const MEMORY_SHARE: u64 = 4;
+
+/// How sessions of a job reach each other.
+#[derive(Clone, Debug)]
+pub struct CollectivesConfig {
+    /// The other workers that a worker of a job reaches.
+    pub reach: Reach,
+    /// The library that CUDA workers load, by name or path.
+    pub library: String,
+    /// Variables of the environment that workers of jobs have besides.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Paths that they must be able to read besides, wherever they lie.
+    pub keep_readable: Vec<PathBuf>,
+}
+
+/// The network of a job's workers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reach {
+    /// One of the job's own, with loopback alone.
+    Local,
+    /// The server's.
+    Network,
+}
+
+/// The jobs of a supervisor.
+pub(super) struct Jobs {
+    config: CollectivesConfig,
+    /// Whether this system has namespaces for them.
+    has_namespaces: bool,
+    memory_bytes: u64,
+    jobs: Mutex<HashMap<Key, Weak<Job>>>,
+}
+
+/// A tenant's number, and its name for the job.
+type Key = (u64, String);
+
+/// The account of a worker, and what keeps its number from others.
+pub(super) type Account = (Option<UnprivilegedUser>, Option<Arc<UserLease>>);
+
+/// A job that has members. Each holds it until its worker is gone.
+pub(super) struct Job {
+    config: CollectivesConfig,
+    namespaces: Option<Arc<JobNamespaces>>,
+    account: Account,
+}
+
+impl Jobs {
+    /// Finds out whether this system has namespaces for jobs; in the error, why a server must not offer collectives.
+    pub(super) fn new(
+        config: &CollectivesConfig,
+        supervisor: &SupervisorConfig,
+    ) -> Result<Self, SupervisorError> {
+        let local = config.reach == Reach::Local;
+        let memory_bytes = supervisor
+            .quota
+            .temporary_bytes
+            .saturating_mul(MEMORY_SHARE);
+        let has_namespaces = match supervisor.jail.disabled {
+            true => {
+                log::warn!("workers of jobs share the network of this host (--no-jail)");
+                false
+            }
+            false => match JobNamespaces::make(local, memory_bytes) {
+                Ok(_) => true,
+                Err(error) if local && can_have_network().is_ok() => {
+                    let reason = describe(&error);
+                    return Err(SupervisorError::Collectives { reason });
+                }
+                Err(error) => {
+                    log::warn!(
+                        "workers of jobs share the network of this host, and its /dev/shm where they can: {}",
+                        describe(&error)
+                    );
+                    false
+                }
+            },
+        };
+        Ok(Self {
+            config: config.clone(),
+            has_namespaces,
+            memory_bytes,
+            jobs: Mutex::default(),
+        })
+    }
+
+    /// The job of that name, which is made if it has no members yet; or why there is none.
+    pub(super) fn join(
+        &self,
+        tenant: u64,
+        name: &str,
+        pool: &WorkerPool,
+    ) -> Result<Arc<Job>, Reject> {
+        let mut jobs = lock(&self.jobs);
+        jobs.retain(|_, job| job.strong_count() > 0);
+        let key = (tenant, name.to_owned());
+        if let Some(job) = jobs.get(&key).and_then(Weak::upgrade) {
+            return Ok(job);
+        }
+        if jobs.len() >= JOBS {
+            let text = format!(
+                "the server has {JOBS} jobs that use collectives, and no more; wait for one to end, or start the program without \
+                 TOWLINE_COLLECTIVES"
+            );
+            return Err(RejectCode::TooManySessions.because(text));
+        }
+        let failed = |reason: String| {
+            let text = format!("no job for its collectives: {reason}");
+            RejectCode::WorkerFailed.because(text)
+        };
+        let own_network = self.config.reach == Reach::Local;
+        let namespaces = self.has_namespaces.then(|| {
+            let made = JobNamespaces::make(own_network, self.memory_bytes);
+            made.map(Arc::new)
+        });
+        let namespaces = namespaces
+            .transpose()
+            .map_err(|error| failed(describe(&error)))?;
+        let job = Arc::new(Job {
+            config: self.config.clone(),
+            namespaces,
+            account: pool.account().map_err(failed)?,
+        });
+        jobs.insert(key, Arc::downgrade(&job));
+        Ok(job)
+    }
+
+    /// Jobs that have members.
+    #[cfg(test)]
+    fn count(&self) -> usize {
+        let jobs = lock(&self.jobs);
+        jobs.values().filter(|job| job.strong_count() > 0).count()
+    }
+}
+
+impl Job {
+    pub(super) fn config(&self) -> &CollectivesConfig {
+        &self.config
+    }
+
+    pub(super) fn namespaces(&self) -> Option<&Arc<JobNamespaces>> {
+        self.namespaces.as_ref()
+    }
+
+    /// The account that its workers share.
+    pub(super) fn account(&self) -> Account {
+        self.account.clone()
+    }
+
+    /// The network of its workers.
+    pub(super) fn network(&self) -> Network {
+        let namespaces = self.namespaces.as_ref();
+        match namespaces.is_some_and(|namespaces| namespaces.has_network()) {
+            true => Network::Job,
+            false => Network::Host,
+        }
+    }
+
+    /// What a session of it is told.
+    pub(super) fn grant(&self) -> CollectivesGrant {
+        CollectivesGrant {
+            library: self.config.library.clone(),
+        }
+    }
+}
