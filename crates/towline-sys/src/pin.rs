@@ -7,8 +7,8 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use libc::{BPF_ABS, BPF_H, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 use rustix::io::Errno;
@@ -44,6 +44,15 @@ pub fn pin_to_peer(socket: BorrowedFd<'_>) -> Result<(), SysError> {
     set(socket, libc::SO_ATTACH_FILTER, &program).while_trying_to(action)?;
     let locked: libc::c_int = 1;
     set(socket, libc::SO_LOCK_FILTER, &locked).while_trying_to(action)
+}
+
+/// Whether this process may do so, found out with a connection to itself: some kernels let only an administrator of the network.
+pub fn can_pin() -> Result<(), SysError> {
+    let action = "try to keep a connection with its peer";
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).while_trying_to(action)?;
+    let place = listener.local_addr().while_trying_to(action)?;
+    let stream = TcpStream::connect(place).while_trying_to(action)?;
+    pin_to_peer(stream.as_fd())
 }
 
 fn set<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> io::Result<()> {
@@ -109,8 +118,6 @@ fn instruction(code: u32, otherwise: u8, value: u32) -> sock_filter {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsFd;
     use std::time::Duration;
 
     use super::*;

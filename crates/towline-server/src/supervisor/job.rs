@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 
 use towline_sys::jail::{Network, UnprivilegedUser};
+use towline_sys::pin::can_pin;
 use towline_sys::process::{JobNamespaces, can_have_network};
+use towline_transport::Registry;
 use towline_wire::control::{Reject, RejectCode};
 
 use super::folder::UserLease;
@@ -83,6 +85,13 @@ impl Jobs {
                 false
             }
             false => match JobNamespaces::make(local, memory_bytes) {
+                // Lanes are sockets of the host's network, which workers of a job could have lead elsewhere.
+                Ok(_) if local && listens_on_network(supervisor)? => {
+                    can_pin().map_err(|error| SupervisorError::Collectives {
+                        reason: describe(&error),
+                    })?;
+                    true
+                }
                 Ok(_) => true,
                 Err(error) if local && can_have_network().is_ok() => {
                     let reason = describe(&error);
@@ -152,6 +161,17 @@ impl Jobs {
         let jobs = lock(&self.jobs);
         jobs.values().filter(|job| job.strong_count() > 0).count()
     }
+}
+
+/// Whether clients come over a network, which may be this host's own.
+fn listens_on_network(supervisor: &SupervisorConfig) -> Result<bool, SupervisorError> {
+    for address in &supervisor.listen {
+        let transport = Registry::global().get(address.scheme())?;
+        if transport.capabilities().over_network {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Job {
