@@ -439,14 +439,18 @@ mod tests {
 
     fn start_shell(script: &str, own_pids: bool) -> (Started, Channel) {
         let (ours, theirs) = Channel::pair().unwrap();
-        let program = WorkerProgram {
+        let program = shell_program(script);
+        let started = WorkerProcess::start(&program, theirs, own_pids).unwrap();
+        (started, ours)
+    }
+
+    fn shell_program(script: &str) -> WorkerProgram {
+        WorkerProgram {
             path: "/bin/sh".into(),
             arguments: vec!["-c".into(), script.into()],
             environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
             kind: WorkerKind::OpenCl,
-        };
-        let started = WorkerProcess::start(&program, theirs, own_pids).unwrap();
-        (started, ours)
+        }
     }
 
     fn next_text(channel: &Channel) -> String {
@@ -672,6 +676,42 @@ mod tests {
         assert!(!held());
         shift_drivers_addresses();
         assert!(held());
+    }
+
+    fn start_in_job(script: &str, job: &Arc<JobNamespaces>) -> (Started, Channel) {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let program = shell_program(script);
+        let job = Some(Arc::clone(job));
+        let started = WorkerProcess::start_of_job(&program, theirs, job).unwrap();
+        (started, ours)
+    }
+
+    #[test]
+    fn workers_of_one_job_share_network_and_memory() {
+        let jobs = [(); 2].map(|()| Arc::new(JobNamespaces::make(true, 1 << 20).unwrap()));
+        let script = "readlink /proc/self/ns/net >&3; stat -c %d /dev/shm >&3";
+        let places = [&jobs[0], &jobs[0], &jobs[1]].map(|job| {
+            let (started, channel) = start_in_job(script, job);
+            let place = [next_text(&channel), next_text(&channel)];
+            drop(started);
+            place
+        });
+        assert_eq!(places[0], places[1]);
+        assert_ne!(places[0][0], places[2][0]);
+        assert_ne!(places[0][1], places[2][1]);
+        let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
+        assert_ne!(places[0][0].trim(), ours.to_str().unwrap());
+    }
+
+    #[test]
+    fn job_of_hosts_network_has_memory_of_its_own() {
+        let job = Arc::new(JobNamespaces::make(false, 1 << 20).unwrap());
+        assert!(!job.has_network());
+        let script = "readlink /proc/self/ns/net >&3; df --output=size /dev/shm | tail -n 1 >&3";
+        let (_started, channel) = start_in_job(script, &job);
+        let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
+        assert_eq!(next_text(&channel).trim(), ours.to_str().unwrap());
+        assert_eq!(next_text(&channel).trim(), "1024");
     }
 
     #[test]

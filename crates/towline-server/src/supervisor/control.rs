@@ -445,7 +445,7 @@ fn run_session(
     // The job outlives the worker.
     let job = match (&shared.jobs, hello.purpose) {
         (Some(jobs), Purpose::CudaSession) if !hello.job.is_empty() => {
-            let joined = jobs.join(tenant.number(), &hello.job, pool);
+            let joined = jobs.join(tenant.number(), &hello.job, || pool.account());
             Some(joined.map_err(Fault::Rejected)?)
         }
         _ => None,

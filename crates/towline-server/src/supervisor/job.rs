@@ -15,7 +15,6 @@ use towline_transport::Registry;
 use towline_wire::control::{Reject, RejectCode};
 
 use super::folder::UserLease;
-use super::pool::WorkerPool;
 use super::{SupervisorConfig, SupervisorError, lock};
 use crate::worker::process::{CollectivesGrant, describe};
 
@@ -114,12 +113,12 @@ impl Jobs {
         })
     }
 
-    /// The job of that name, which is made if it has no members yet; or why there is none.
+    /// The job of that name, which is made if it has no members yet, with an account; or why there is none.
     pub(super) fn join(
         &self,
         tenant: u64,
         name: &str,
-        pool: &WorkerPool,
+        account: impl FnOnce() -> Result<Account, String>,
     ) -> Result<Arc<Job>, Reject> {
         let mut jobs = lock(&self.jobs);
         jobs.retain(|_, job| job.strong_count() > 0);
@@ -149,17 +148,10 @@ impl Jobs {
         let job = Arc::new(Job {
             config: self.config.clone(),
             namespaces,
-            account: pool.account().map_err(failed)?,
+            account: account().map_err(failed)?,
         });
         jobs.insert(key, Arc::downgrade(&job));
         Ok(job)
-    }
-
-    /// Jobs that have members.
-    #[cfg(test)]
-    fn count(&self) -> usize {
-        let jobs = lock(&self.jobs);
-        jobs.values().filter(|job| job.strong_count() > 0).count()
     }
 }
 
@@ -202,5 +194,80 @@ impl Job {
         CollectivesGrant {
             library: self.config.library.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs() -> Jobs {
+        Jobs {
+            config: CollectivesConfig {
+                reach: Reach::Local,
+                library: "libnccl.so.2".into(),
+                environment: Vec::new(),
+                keep_readable: Vec::new(),
+            },
+            has_namespaces: false,
+            memory_bytes: 0,
+            jobs: Mutex::default(),
+        }
+    }
+
+    fn join(jobs: &Jobs, tenant: u64, name: &str) -> Result<Arc<Job>, Reject> {
+        jobs.join(tenant, name, || Ok((None, None)))
+    }
+
+    #[test]
+    fn job_is_of_tenant_and_name() {
+        let jobs = jobs();
+        let first = join(&jobs, 1, "train").unwrap();
+        assert!(Arc::ptr_eq(&first, &join(&jobs, 1, "train").unwrap()));
+        assert!(!Arc::ptr_eq(&first, &join(&jobs, 1, "test").unwrap()));
+        assert!(!Arc::ptr_eq(&first, &join(&jobs, 2, "train").unwrap()));
+    }
+
+    #[test]
+    fn job_without_members_is_made_anew() {
+        let jobs = jobs();
+        let made = std::cell::Cell::new(0);
+        let join = || {
+            jobs.join(1, "train", || {
+                made.set(made.get() + 1);
+                Ok((None, None))
+            })
+        };
+        let [first, second] = [join().unwrap(), join().unwrap()];
+        drop(first);
+        drop(join().unwrap());
+        assert_eq!(made.get(), 1);
+        drop(second);
+        drop(join().unwrap());
+        assert_eq!(made.get(), 2);
+    }
+
+    #[test]
+    fn jobs_beyond_the_limit_are_refused() {
+        let jobs = jobs();
+        let held: Vec<_> = (0..JOBS)
+            .map(|number| join(&jobs, 1, &number.to_string()).unwrap())
+            .collect();
+        let refused = join(&jobs, 2, "one more").err().unwrap();
+        assert_eq!(refused.code, RejectCode::TooManySessions);
+        assert!(refused.text.contains("64 jobs"), "{}", refused.text);
+        // A member more is no job more.
+        assert!(join(&jobs, 1, "0").is_ok());
+        drop(held);
+        assert!(join(&jobs, 2, "one more").is_ok());
+    }
+
+    #[test]
+    fn job_without_account_is_refused() {
+        let jobs = jobs();
+        let refused = jobs.join(1, "train", || Err("no user for it".into()));
+        let refused = refused.err().unwrap();
+        assert_eq!(refused.code, RejectCode::WorkerFailed);
+        assert!(refused.text.contains("no user for it"), "{}", refused.text);
     }
 }
