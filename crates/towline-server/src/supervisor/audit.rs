@@ -26,6 +26,9 @@ pub(super) enum Event<'a> {
         client_pid: u32,
         address: &'a str,
         worker_pid: u32,
+        /// Its job, where it has one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        job: Option<&'a str>,
     },
     /// A session has ended.
     SessionEnded {

@@ -556,6 +556,7 @@ fn run_session(
             client_pid: session.hello.pid,
             address: &address,
             worker_pid: worker.pid(),
+            job: session.job.as_ref().map(|job| job.name()),
         });
     }
     session.tenant.count_begun(session.api());

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 use towline_sys::jail::{Network, UnprivilegedUser};
 use towline_sys::pin::can_pin;
-use towline_sys::process::{JobNamespaces, can_have_network};
+use towline_sys::process::{JobNamespaces, can_change_user, can_have_network};
 use towline_transport::Registry;
-use towline_wire::control::{Reject, RejectCode};
+use towline_wire::control::{Reject, RejectCode, SHOWN_NAME, printable};
 
 use super::folder::UserLease;
 use super::{SupervisorConfig, SupervisorError, lock};
@@ -62,6 +62,8 @@ pub(super) type Account = (Option<UnprivilegedUser>, Option<Arc<UserLease>>);
 
 /// A job that has members. Each holds it until its worker is gone.
 pub(super) struct Job {
+    /// As it can be shown.
+    name: String,
     config: CollectivesConfig,
     namespaces: Option<Arc<JobNamespaces>>,
     account: Account,
@@ -78,6 +80,14 @@ impl Jobs {
             .quota
             .temporary_bytes
             .saturating_mul(MEMORY_SHARE);
+        let own_users = rustix::process::geteuid().is_root()
+            && supervisor.jail.user.is_none()
+            && can_change_user();
+        if !own_users {
+            log::warn!(
+                "workers of jobs see the processes of the account that they share, and can change their scheduling"
+            );
+        }
         let has_namespaces = match supervisor.jail.disabled {
             true => {
                 log::warn!("workers of jobs share the network of this host (--no-jail)");
@@ -146,6 +156,7 @@ impl Jobs {
             .transpose()
             .map_err(|error| failed(describe(&error)))?;
         let job = Arc::new(Job {
+            name: printable(name, SHOWN_NAME),
             config: self.config.clone(),
             namespaces,
             account: account().map_err(failed)?,
@@ -167,6 +178,11 @@ fn listens_on_network(supervisor: &SupervisorConfig) -> Result<bool, SupervisorE
 }
 
 impl Job {
+    /// Its name, as it can be shown.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn config(&self) -> &CollectivesConfig {
         &self.config
     }
