@@ -23,6 +23,8 @@ pub(crate) struct Server {
     pub(crate) identity: ServerIdentity,
     /// Its devices.
     pub(crate) snapshot: Vec<u8>,
+    /// Sessions of a job can have collectives there.
+    pub(crate) collectives: bool,
 }
 
 impl Server {
@@ -43,6 +45,7 @@ impl Server {
             buffer: opened.buffer,
             identity: opened.welcome.server,
             snapshot: opened.welcome.snapshot,
+            collectives: opened.welcome.collectives,
         })
     }
 

@@ -648,6 +648,11 @@ pub(crate) struct RunOptions {
     /// runtime library stop at its start; programs that use only the driver API run.
     #[arg(long)]
     pub(crate) no_cudart_handshake: bool,
+    /// Leave the program its own NCCL
+    ///
+    /// Where all servers offer collectives, NCCL's calls run there, beside the devices, so that several ranks work together.
+    #[arg(long)]
+    pub(crate) no_collectives: bool,
     /// Have the program use Towline's own CUDA runtime library
     ///
     /// It takes the place of libcudart.so.12 and libcudart.so.13, and so serves programs that are linked with `-cudart

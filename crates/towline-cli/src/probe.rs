@@ -24,31 +24,47 @@ const GRACE: Duration = Duration::from_secs(2);
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The answer of one server: names of its devices with the API that offers them, or why there are none.
+/// What the servers offer.
+pub(crate) struct Offer {
+    /// The line for a terminal.
+    pub(crate) line: String,
+    /// All that answered have collectives for sessions of a job.
+    pub(crate) collectives: bool,
+}
+
+/// The answer of one server: names of its devices with the API that offers them, and whether it has collectives; or why there are none.
 #[derive(Debug)]
 enum Answer {
-    Devices(Vec<(String, &'static str)>),
+    Devices(Vec<(String, &'static str)>, bool),
     /// It answered, and has no device.
     Nothing(String),
     /// It did not answer, or did not let this client in.
     Failed(String),
 }
 
-/// Asks the servers. Gives the line for a terminal, or why no server has a device.
-pub(crate) fn ask(chosen: &Chosen, access: &Access, all: bool) -> Result<String, String> {
+/// Asks the servers. Gives what they offer, or why no server has a device.
+pub(crate) fn ask(chosen: &Chosen, access: &Access, all: bool) -> Result<Offer, String> {
     let access = access.clone();
     let answers = gather(&chosen.servers, all, move |address| {
         answer(address, &access, all)
     });
     let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
     match answers.iter().any(|(_, answer)| has_device(answer)) {
-        true => Ok(line(&answers, visible.as_deref())),
+        true => Ok(Offer {
+            line: line(&answers, visible.as_deref()),
+            collectives: have_collectives(&answers),
+        }),
         false => Err(refusal(&answers, &chosen.origin)),
     }
 }
 
 fn has_device(answer: &Option<Answer>) -> bool {
-    matches!(answer, Some(Answer::Devices(_)))
+    matches!(answer, Some(Answer::Devices(..)))
+}
+
+fn have_collectives(answers: &[(Address, Option<Answer>)]) -> bool {
+    let lacks = |answer: &Option<Answer>| matches!(answer, Some(Answer::Devices(_, false)));
+    !answers.iter().any(|(_, answer)| lacks(answer))
 }
 
 /// The answers in the order of the servers; none for a server that is still to answer when it is no longer waited for.
@@ -121,7 +137,7 @@ fn answer(address: &Address, access: &Access, all: bool) -> Answer {
     }
     match devices.is_empty() {
         true => Answer::Nothing(why),
-        false => Answer::Devices(devices),
+        false => Answer::Devices(devices, server.collectives),
     }
 }
 
@@ -152,7 +168,7 @@ fn line(answers: &[(Address, Option<Answer>)], visible: Option<&str>) -> String 
     let described = answers.iter().map(|(server, answer)| {
         let server = short(server);
         match answer {
-            Some(Answer::Devices(devices)) => format!("{server}: {}", counted(devices)),
+            Some(Answer::Devices(devices, _)) => format!("{server}: {}", counted(devices)),
             Some(Answer::Nothing(_)) => format!("{server}: no device"),
             Some(Answer::Failed(_)) => format!("{server}: no answer"),
             None => format!("{server}: no answer yet"),
@@ -195,7 +211,7 @@ fn refusal(answers: &[(Address, Option<Answer>)], origin: &str) -> String {
         .map(|(server, answer)| match answer {
             Some(Answer::Failed(why)) => why.clone(),
             Some(Answer::Nothing(why)) => format!("{} answers, but {why}", short(server)),
-            Some(Answer::Devices(_)) | None => format!("{} did not answer", short(server)),
+            Some(Answer::Devices(..)) | None => format!("{} did not answer", short(server)),
         })
         .collect();
     let named = match origin {
@@ -219,6 +235,7 @@ mod tests {
                 .iter()
                 .map(|(name, api)| ((*name).to_owned(), *api))
                 .collect(),
+            true,
         )
     }
 
@@ -240,6 +257,15 @@ mod tests {
             "towline: gpu1: 2 x NVIDIA H200 (CUDA, OpenCL), cpu? (OpenCL); gpu2:1: no answer; gpu3: no answer yet \
              (of CUDA devices: CUDA_VISIBLE_DEVICES=0)"
         );
+    }
+
+    #[test]
+    fn collectives_need_every_server_that_answers() {
+        let with = || (server("gpu1"), Some(devices(&[])));
+        let failed = (server("gpu2"), Some(Answer::Failed("x".into())));
+        assert!(have_collectives(&[with(), failed, (server("gpu3"), None)]));
+        let without = (server("gpu4"), Some(Answer::Devices(Vec::new(), false)));
+        assert!(!have_collectives(&[with(), without]));
     }
 
     #[test]

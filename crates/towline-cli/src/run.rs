@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
+use towline_client::collectives;
 use towline_client::config;
 use towline_client::report::MARK_VARIABLE;
 use towline_client::timeline;
@@ -29,6 +30,8 @@ pub(crate) const LIBRARY: &str = "libtowline_opencl.so";
 pub(crate) const CUDA_LIBRARY: &str = "libtowline_cuda.so";
 /// Our NVML library's, beside it.
 const NVML_LIBRARY: &str = "libtowline_nvml.so";
+/// Our NCCL library's, beside it.
+const NCCL_LIBRARY: &str = "libtowline_nccl.so";
 /// The names that programs load the driver and NVML by; those without a version too, though only development packages have them.
 const CUDA_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 const NVML_NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
@@ -52,12 +55,19 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
     let terminal = std::io::stderr().is_terminal();
     if terminal || !allow_none {
         match probe::ask(&chosen, &access, terminal) {
-            Ok(line) if terminal => eprintln!("{line}"),
+            Ok(offer) => {
+                if terminal {
+                    eprintln!("{}", offer.line);
+                }
+                let refused = is_set(options.no_collectives, chosen.settings.run.no_collectives);
+                if offer.collectives && !refused {
+                    add_collectives(&mut command)?;
+                }
+            }
             Err(why) if allow_none => eprintln!("towline: no device: {why}"),
             Err(why) => bail!(
                 "{program} was not started: {why}; to start it without remote devices, give --allow-none"
             ),
-            Ok(_) => {}
         }
     }
     if let Some(file) = &options.trace {
@@ -251,6 +261,25 @@ fn vendor_files(vendors: &OsStr) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Puts our NCCL before the program's own. By LD_PRELOAD: PyTorch names the folder of its own in a way that goes before LD_LIBRARY_PATH, and a
+/// library of the same name that is there already before both.
+fn add_collectives(command: &mut Command) -> anyhow::Result<()> {
+    let library = find_library()?;
+    let beside = library.parent().map(|folder| folder.join(NCCL_LIBRARY));
+    let Some(nccl) = beside.and_then(|path| path.canonicalize().ok()) else {
+        return Ok(());
+    };
+    let mut preload = nccl.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    command
+        .env("LD_PRELOAD", preload)
+        .env(collectives::COLLECTIVES, "1");
+    Ok(())
 }
 
 /// Our libraries, each under the names that programs load it by.

@@ -120,6 +120,8 @@ pub struct RunSettings {
     pub cudart: Option<bool>,
     /// `--no-cudart-handshake`.
     pub no_cudart_handshake: Option<bool>,
+    /// `--no-collectives`.
+    pub no_collectives: Option<bool>,
     /// `--allow-none`.
     pub allow_none: Option<bool>,
 }
@@ -133,6 +135,7 @@ impl Settings {
         run.report = run.report.or(other.report);
         run.cudart = run.cudart.or(other.cudart);
         run.no_cudart_handshake = run.no_cudart_handshake.or(other.no_cudart_handshake);
+        run.no_collectives = run.no_collectives.or(other.no_collectives);
         run.allow_none = run.allow_none.or(other.allow_none);
         self.known_servers = self
             .known_servers
@@ -485,7 +488,7 @@ fn read(path: &Path) -> Result<Option<String>, ConfigError> {
 /// The settings of a table; keys are the long options.
 fn settings(path: &Path, below: &str, table: Table) -> Result<Settings, ConfigError> {
     const KEYS: &str = "servers, token-file, tenant, no-encryption, ca, certificate, key, known-servers, with-local, report, cudart, \
-                        no-cudart-handshake, allow-none; at the top also default-profile and [profile.NAME]";
+                        no-cudart-handshake, no-collectives, allow-none; at the top also default-profile and [profile.NAME]";
     let file = path.display().to_string();
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut settings = Settings::default();
@@ -509,6 +512,7 @@ fn settings(path: &Path, below: &str, table: Table) -> Result<Settings, ConfigEr
             "report" => settings.run.report = is(value)?,
             "cudart" => settings.run.cudart = is(value)?,
             "no-cudart-handshake" => settings.run.no_cudart_handshake = is(value)?,
+            "no-collectives" => settings.run.no_collectives = is(value)?,
             "allow-none" => settings.run.allow_none = is(value)?,
             _ => {
                 let known = KEYS.to_owned();

@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use towline_backend::cuda::{CudaApi, NativeCuda, NullCuda};
-use towline_soft::SoftCuda;
+use towline_backend::nccl::NativeNccl;
+use towline_soft::{SoftCuda, SoftNccl};
 pub use towline_soft::{SoftOptions, SoftTier};
 
 use super::lanes::{self, is_selected};
 use super::process::{Engine, EngineError, Session};
+use super::protocol::CollectivesGrant;
 
 /// What to open.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +62,17 @@ pub fn open(options: &CudaOptions) -> Result<Box<dyn Engine>, EngineError> {
     Ok(Box::new(CudaEngine { engine, software }))
 }
 
+/// An error with its causes.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
 struct CudaEngine {
     engine: towline_worker::CudaEngine,
     /// A device in software ends kernels by itself, at an exact place.
@@ -96,8 +109,15 @@ impl Engine for CudaEngine {
         if let Some(devices) = &parameters.devices {
             engine = engine.with_devices(devices);
         }
-        if let Some(collectives) = parameters.collectives {
-            engine = engine.with_collectives(collectives.library);
+        if let Some(CollectivesGrant { library }) = parameters.collectives {
+            let software = self.software.clone();
+            engine = engine.with_collectives(Box::new(move || match &software {
+                Some(software) => Ok(Arc::new(SoftNccl::new(Arc::clone(software) as _))),
+                None => match NativeNccl::from_library(&library) {
+                    Ok(native) => Ok(Arc::new(native)),
+                    Err(error) => Err(describe(&error)),
+                },
+            }));
         }
         Ok(engine.run(command, further, limits, counters)?)
     }
