@@ -23,8 +23,6 @@ pub(crate) struct Server {
     pub(crate) identity: ServerIdentity,
     /// Its devices.
     pub(crate) snapshot: Vec<u8>,
-    /// Sessions of a job can have collectives there.
-    pub(crate) collectives: bool,
 }
 
 impl Server {
@@ -45,7 +43,6 @@ impl Server {
             buffer: opened.buffer,
             identity: opened.welcome.server,
             snapshot: opened.welcome.snapshot,
-            collectives: opened.welcome.collectives,
         })
     }
 

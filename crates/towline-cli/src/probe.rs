@@ -137,7 +137,7 @@ fn answer(address: &Address, access: &Access, all: bool) -> Answer {
     }
     match devices.is_empty() {
         true => Answer::Nothing(why),
-        false => Answer::Devices(devices, server.collectives),
+        false => Answer::Devices(devices, server.identity.collectives),
     }
 }
 
