@@ -1,21 +1,7 @@
-//! Collectives, and messages between ranks.
+//! Collectives, and the operators that they reduce with.
 
 extern "C" {
-    /// Makes a reduction that multiplies before it adds.
-    #[call]
-    fn ncclRedOpCreatePreMulSum(
-        op: *mut ncclRedOp_t,
-        scalar: *mut c_void,
-        datatype: ncclDataType_t,
-        residence: ncclScalarResidence_t,
-        comm: ncclComm_t,
-    ) -> ncclResult_t;
-
-    /// Ends such a reduction.
-    #[call]
-    fn ncclRedOpDestroy(op: ncclRedOp_t, comm: ncclComm_t) -> ncclResult_t;
-
-    /// Gives the root the reduction of what all have.
+    /// Reduces the ranks' arrays into the array of one.
     #[call]
     fn ncclReduce(
         sendbuff: *const c_void,
@@ -23,35 +9,35 @@ extern "C" {
         count: usize,
         datatype: ncclDataType_t,
         op: ncclRedOp_t,
-        root: c_int,
+        root: i32,
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) -> ncclResult_t;
 
-    /// Gives all the root's data, in place.
-    #[call]
-    fn ncclBcast(
-        buff: *mut c_void,
-        count: usize,
-        datatype: ncclDataType_t,
-        root: c_int,
-        comm: ncclComm_t,
-        stream: cudaStream_t,
-    ) -> ncclResult_t;
-
-    /// Gives all the root's data.
+    /// Copies an array of one rank to all.
     #[call]
     fn ncclBroadcast(
         sendbuff: *const c_void,
         recvbuff: *mut c_void,
         count: usize,
         datatype: ncclDataType_t,
-        root: c_int,
+        root: i32,
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) -> ncclResult_t;
 
-    /// Gives all the reduction of what all have.
+    /// Copies an array of one rank to all, in place.
+    #[call]
+    fn ncclBcast(
+        buff: *mut c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        root: i32,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+    ) -> ncclResult_t;
+
+    /// Reduces the ranks' arrays, with the result at every rank.
     #[call]
     fn ncclAllReduce(
         sendbuff: *const c_void,
@@ -63,7 +49,7 @@ extern "C" {
         stream: cudaStream_t,
     ) -> ncclResult_t;
 
-    /// Gives each a part of the reduction of what all have.
+    /// Reduces the ranks' arrays, with one block of the result at each rank.
     #[call]
     fn ncclReduceScatter(
         sendbuff: *const c_void,
@@ -75,7 +61,7 @@ extern "C" {
         stream: cudaStream_t,
     ) -> ncclResult_t;
 
-    /// Gives all what each has.
+    /// Collects a block of every rank, at every rank.
     #[call]
     fn ncclAllGather(
         sendbuff: *const c_void,
@@ -86,7 +72,7 @@ extern "C" {
         stream: cudaStream_t,
     ) -> ncclResult_t;
 
-    /// Gives each a part of what each has.
+    /// Sends a block of each rank to each rank.
     #[call]
     fn ncclAlltoAll(
         sendbuff: *const c_void,
@@ -97,65 +83,72 @@ extern "C" {
         stream: cudaStream_t,
     ) -> ncclResult_t;
 
-    /// Gives the root what each has.
+    /// Collects a block of every rank at one.
     #[call]
     fn ncclGather(
         sendbuff: *const c_void,
         recvbuff: *mut c_void,
         count: usize,
         datatype: ncclDataType_t,
-        root: c_int,
+        root: i32,
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) -> ncclResult_t;
 
-    /// Gives each a part of the root's data.
+    /// Sends a block of one rank to each.
     #[call]
     fn ncclScatter(
         sendbuff: *const c_void,
         recvbuff: *mut c_void,
         count: usize,
         datatype: ncclDataType_t,
-        root: c_int,
+        root: i32,
         comm: ncclComm_t,
         stream: cudaStream_t,
     ) -> ncclResult_t;
 
-    /// Sends to another rank.
+    /// Makes an operator that multiplies by a scalar before it sums.
     #[call]
-    fn ncclSend(
-        sendbuff: *const c_void,
-        count: usize,
+    fn ncclRedOpCreatePreMulSum(
+        op: *mut ncclRedOp_t,
+        scalar: *mut c_void,
         datatype: ncclDataType_t,
-        peer: c_int,
+        residence: ncclScalarResidence_t,
         comm: ncclComm_t,
-        stream: cudaStream_t,
     ) -> ncclResult_t;
 
-    /// Receives from another rank.
+    /// Destroys an operator that was made.
     #[call]
-    fn ncclRecv(
-        recvbuff: *mut c_void,
-        count: usize,
-        datatype: ncclDataType_t,
-        peer: c_int,
-        comm: ncclComm_t,
-        stream: cudaStream_t,
-    ) -> ncclResult_t;
+    fn ncclRedOpDestroy(op: ncclRedOp_t, comm: ncclComm_t) -> ncclResult_t;
 
-    /// As `ncclAllGather`, with a configuration of the call.
+    /// Reduces the ranks' arrays into the array of one, with a configuration.
     #[call(refused)]
-    fn ncclAllGatherConfig(
+    fn ncclReduceConfig(
         sendbuff: *const c_void,
         recvbuff: *mut c_void,
-        sendcount: usize,
+        count: usize,
         datatype: ncclDataType_t,
+        op: ncclRedOp_t,
+        root: i32,
         comm: ncclComm_t,
         stream: cudaStream_t,
-        config: *mut ncclCollConfig_t,
+        config: *const ncclCollConfig_t,
     ) -> ncclResult_t;
 
-    /// As `ncclAllReduce`, with a configuration of the call.
+    /// Copies an array of one rank to all, with a configuration.
+    #[call(refused)]
+    fn ncclBroadcastConfig(
+        sendbuff: *const c_void,
+        recvbuff: *mut c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        root: i32,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+
+    /// Reduces the ranks' arrays, with the result at every rank, with a configuration.
     #[call(refused)]
     fn ncclAllReduceConfig(
         sendbuff: *const c_void,
@@ -165,62 +158,10 @@ extern "C" {
         op: ncclRedOp_t,
         comm: ncclComm_t,
         stream: cudaStream_t,
-        config: *mut ncclCollConfig_t,
+        config: *const ncclCollConfig_t,
     ) -> ncclResult_t;
 
-    /// As `ncclAlltoAll`, with a configuration of the call.
-    #[call(refused)]
-    fn ncclAlltoAllConfig(
-        sendbuff: *const c_void,
-        recvbuff: *mut c_void,
-        count: usize,
-        datatype: ncclDataType_t,
-        comm: ncclComm_t,
-        stream: cudaStream_t,
-        config: *mut ncclCollConfig_t,
-    ) -> ncclResult_t;
-
-    /// As `ncclBroadcast`, with a configuration of the call.
-    #[call(refused)]
-    fn ncclBroadcastConfig(
-        sendbuff: *const c_void,
-        recvbuff: *mut c_void,
-        count: usize,
-        datatype: ncclDataType_t,
-        root: c_int,
-        comm: ncclComm_t,
-        stream: cudaStream_t,
-        config: *mut ncclCollConfig_t,
-    ) -> ncclResult_t;
-
-    /// As `ncclGather`, with a configuration of the call.
-    #[call(refused)]
-    fn ncclGatherConfig(
-        sendbuff: *const c_void,
-        recvbuff: *mut c_void,
-        count: usize,
-        datatype: ncclDataType_t,
-        root: c_int,
-        comm: ncclComm_t,
-        stream: cudaStream_t,
-        config: *mut ncclCollConfig_t,
-    ) -> ncclResult_t;
-
-    /// As `ncclReduce`, with a configuration of the call.
-    #[call(refused)]
-    fn ncclReduceConfig(
-        sendbuff: *const c_void,
-        recvbuff: *mut c_void,
-        count: usize,
-        datatype: ncclDataType_t,
-        op: ncclRedOp_t,
-        root: c_int,
-        comm: ncclComm_t,
-        stream: cudaStream_t,
-        config: *mut ncclCollConfig_t,
-    ) -> ncclResult_t;
-
-    /// As `ncclReduceScatter`, with a configuration of the call.
+    /// Reduces the ranks' arrays, with one block of the result at each rank, with a configuration.
     #[call(refused)]
     fn ncclReduceScatterConfig(
         sendbuff: *const c_void,
@@ -230,55 +171,56 @@ extern "C" {
         op: ncclRedOp_t,
         comm: ncclComm_t,
         stream: cudaStream_t,
-        config: *mut ncclCollConfig_t,
+        config: *const ncclCollConfig_t,
     ) -> ncclResult_t;
 
-    /// As `ncclScatter`, with a configuration of the call.
+    /// Collects a block of every rank, at every rank, with a configuration.
+    #[call(refused)]
+    fn ncclAllGatherConfig(
+        sendbuff: *const c_void,
+        recvbuff: *mut c_void,
+        sendcount: usize,
+        datatype: ncclDataType_t,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+
+    /// Sends a block of each rank to each rank, with a configuration.
+    #[call(refused)]
+    fn ncclAlltoAllConfig(
+        sendbuff: *const c_void,
+        recvbuff: *mut c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+
+    /// Collects a block of every rank at one, with a configuration.
+    #[call(refused)]
+    fn ncclGatherConfig(
+        sendbuff: *const c_void,
+        recvbuff: *mut c_void,
+        count: usize,
+        datatype: ncclDataType_t,
+        root: i32,
+        comm: ncclComm_t,
+        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
+    ) -> ncclResult_t;
+
+    /// Sends a block of one rank to each, with a configuration.
     #[call(refused)]
     fn ncclScatterConfig(
         sendbuff: *const c_void,
         recvbuff: *mut c_void,
         count: usize,
         datatype: ncclDataType_t,
-        root: c_int,
+        root: i32,
         comm: ncclComm_t,
         stream: cudaStream_t,
-        config: *mut ncclCollConfig_t,
-    ) -> ncclResult_t;
-
-    /// Writes to another rank's window, and signals.
-    #[call(refused)]
-    fn ncclPutSignal(
-        localbuff: *const c_void,
-        count: usize,
-        datatype: ncclDataType_t,
-        peer: c_int,
-        peerWin: ncclWindow_t,
-        peerWinOffset: usize,
-        sigIdx: c_int,
-        ctx: c_int,
-        flags: u32,
-        comm: ncclComm_t,
-        stream: cudaStream_t,
-    ) -> ncclResult_t;
-
-    /// Signals another rank.
-    #[call(refused)]
-    fn ncclSignal(
-        peer: c_int,
-        sigIdx: c_int,
-        ctx: c_int,
-        flags: u32,
-        comm: ncclComm_t,
-        stream: cudaStream_t,
-    ) -> ncclResult_t;
-
-    /// Waits for signals of other ranks.
-    #[call(refused)]
-    fn ncclWaitSignal(
-        nDesc: c_int,
-        signalDescs: *mut c_void,
-        comm: ncclComm_t,
-        stream: cudaStream_t,
+        config: *const ncclCollConfig_t,
     ) -> ncclResult_t;
 }

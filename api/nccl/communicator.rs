@@ -1,11 +1,7 @@
-//! Communicators.
+//! Communicators: making them, asking about them, ending them.
 
 extern "C" {
-    /// Tells the version of the server's NCCL.
-    #[call]
-    fn ncclGetVersion(version: *mut c_int) -> ncclResult_t;
-
-    /// Makes an id under which ranks find each other.
+    /// Makes an identifier under which processes form a communicator.
     #[call]
     fn ncclGetUniqueId(uniqueId: *mut ncclUniqueId) -> ncclResult_t;
 
@@ -13,138 +9,118 @@ extern "C" {
     #[call]
     fn ncclCommInitRank(
         comm: *mut ncclComm_t,
-        nranks: c_int,
+        nranks: i32,
         commId: ncclUniqueId,
-        rank: c_int,
+        rank: i32,
     ) -> ncclResult_t;
 
-    /// Joins a communicator, with a configuration.
+    /// Joins a communicator as one of its ranks, with a configuration.
     #[call]
     fn ncclCommInitRankConfig(
         comm: *mut ncclComm_t,
-        nranks: c_int,
+        nranks: i32,
         commId: ncclUniqueId,
-        rank: c_int,
+        rank: i32,
         config: *mut ncclConfig_t,
     ) -> ncclResult_t;
 
-    /// Joins a communicator whose ranks meet in several places.
+    /// Joins a communicator that several identifiers name.
     #[call]
     fn ncclCommInitRankScalable(
         newcomm: *mut ncclComm_t,
-        nranks: c_int,
-        myrank: c_int,
-        nId: c_int,
+        nranks: i32,
+        myrank: i32,
+        nId: i32,
         commIds: *mut ncclUniqueId,
         config: *mut ncclConfig_t,
     ) -> ncclResult_t;
 
-    /// Makes a communicator between devices of one process.
+    /// Makes a communicator of devices of this process, one rank for each.
     #[call]
-    fn ncclCommInitAll(comm: *mut ncclComm_t, ndev: c_int, devlist: *const c_int) -> ncclResult_t;
+    fn ncclCommInitAll(comm: *mut ncclComm_t, ndev: i32, devlist: *const i32) -> ncclResult_t;
 
-    /// Makes a communicator of the ranks of one color.
+    /// Makes a communicator of each colour from the ranks of another.
     #[call]
     fn ncclCommSplit(
         comm: ncclComm_t,
-        color: c_int,
-        key: c_int,
+        color: i32,
+        key: i32,
         newcomm: *mut ncclComm_t,
         config: *mut ncclConfig_t,
     ) -> ncclResult_t;
 
-    /// Makes a communicator without some of the ranks.
+    /// Makes a communicator of all ranks of another but those listed.
     #[call]
     fn ncclCommShrink(
         comm: ncclComm_t,
-        excludeRanksList: *mut c_int,
-        excludeRanksCount: c_int,
+        excludeRanksList: *mut i32,
+        excludeRanksCount: i32,
         newcomm: *mut ncclComm_t,
         config: *mut ncclConfig_t,
-        shrinkFlags: c_int,
+        shrinkFlags: i32,
     ) -> ncclResult_t;
 
-    /// Makes a communicator with further ranks.
-    #[call(refused)]
-    fn ncclCommGrow(
-        comm: ncclComm_t,
-        nRanks: c_int,
-        uniqueId: *const ncclUniqueId,
-        rank: c_int,
-        newcomm: *mut ncclComm_t,
-        config: *mut ncclConfig_t,
-    ) -> ncclResult_t;
-
-    /// Makes an id for ranks that are to join a communicator later.
+    /// Makes an identifier under which ranks join an existing communicator.
     #[call(refused)]
     fn ncclCommGetUniqueId(comm: ncclComm_t, uniqueId: *mut ncclUniqueId) -> ncclResult_t;
 
-    /// Completes what a communicator has under way, before its end.
+    /// Makes a communicator of the ranks of another and new ones.
+    #[call(refused)]
+    fn ncclCommGrow(
+        comm: ncclComm_t,
+        nRanks: i32,
+        uniqueId: *const ncclUniqueId,
+        rank: i32,
+        newcomm: *mut ncclComm_t,
+        config: *mut ncclConfig_t,
+    ) -> ncclResult_t;
+
+    /// Completes the operations of a communicator that is about to be destroyed.
     #[call]
     fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t;
 
-    /// Ends a communicator.
+    /// Destroys a communicator.
     #[call]
     fn ncclCommDestroy(comm: ncclComm_t) -> ncclResult_t;
 
-    /// Ends a communicator at once, with what it has under way.
+    /// Stops the operations of a communicator and destroys it.
     #[call]
     fn ncclCommAbort(comm: ncclComm_t) -> ncclResult_t;
 
-    /// Stops what a communicator has under way.
+    /// Stops the operations of a communicator, which stays for others to be made from it.
     #[call]
-    fn ncclCommRevoke(comm: ncclComm_t, revokeFlags: c_int) -> ncclResult_t;
+    fn ncclCommRevoke(comm: ncclComm_t, revokeFlags: i32) -> ncclResult_t;
 
-    /// Gives back memory of a communicator until it is resumed.
+    /// Frees the memory of a communicator until it is resumed.
     #[call]
-    fn ncclCommSuspend(comm: ncclComm_t, flags: c_int) -> ncclResult_t;
+    fn ncclCommSuspend(comm: ncclComm_t, flags: i32) -> ncclResult_t;
 
-    /// Goes on with a suspended communicator.
+    /// Makes a suspended communicator usable again.
     #[call]
     fn ncclCommResume(comm: ncclComm_t) -> ncclResult_t;
 
-    /// Tells how much memory a communicator has.
+    /// Tells whether an operation failed, or is in progress, since its call returned.
+    #[call]
+    fn ncclCommGetAsyncError(comm: ncclComm_t, asyncError: *mut ncclResult_t) -> ncclResult_t;
+
+    /// Tells the number of ranks of a communicator.
+    #[call]
+    fn ncclCommCount(comm: ncclComm_t, count: *mut i32) -> ncclResult_t;
+
+    /// Tells the device of a communicator.
+    #[call]
+    fn ncclCommCuDevice(comm: ncclComm_t, device: *mut i32) -> ncclResult_t;
+
+    /// Tells the rank that a communicator is.
+    #[call]
+    fn ncclCommUserRank(comm: ncclComm_t, rank: *mut i32) -> ncclResult_t;
+
+    /// Tells how much memory a communicator holds.
     #[call(refused)]
     fn ncclCommMemStats(comm: ncclComm_t, stat: ncclCommMemStat_t, value: *mut u64)
     -> ncclResult_t;
 
-    /// Tells whether a communicator works.
-    #[call]
-    fn ncclCommGetAsyncError(comm: ncclComm_t, asyncError: *mut ncclResult_t) -> ncclResult_t;
-
-    /// Tells how many ranks there are.
-    #[call]
-    fn ncclCommCount(comm: ncclComm_t, count: *mut c_int) -> ncclResult_t;
-
-    /// Tells the rank's device.
-    #[call]
-    fn ncclCommCuDevice(comm: ncclComm_t, device: *mut c_int) -> ncclResult_t;
-
-    /// Tells which rank this is.
-    #[call]
-    fn ncclCommUserRank(comm: ncclComm_t, rank: *mut c_int) -> ncclResult_t;
-
-    /// Tells properties of a communicator.
+    /// Tells the abilities of a communicator for kernels that communicate.
     #[call(refused)]
     fn ncclCommQueryProperties(comm: ncclComm_t, props: *mut c_void) -> ncclResult_t;
-
-    /// Says in words what a result means.
-    #[call]
-    fn ncclGetErrorString(result: ncclResult_t) -> *const c_char;
-
-    /// Says in words what went wrong last.
-    #[call]
-    fn ncclGetLastError(comm: ncclComm_t) -> *const c_char;
-
-    /// Reads the settings of the log again: there is none here.
-    #[call]
-    fn ncclResetDebugInit();
-
-    /// As `ncclResetDebugInit`.
-    #[call]
-    fn ncclResetDebugInitInternal();
-
-    /// Sets how data between servers is encrypted.
-    #[call(refused)]
-    fn ncclSetEncryption(config: *const c_void) -> ncclResult_t;
 }

@@ -1,7 +1,7 @@
-//! Communicators of the program's own kernels: none.
+//! Communication by kernels of the program, which needs memory that devices of one machine share.
 
 extern "C" {
-    /// Makes a communicator for the program's own kernels.
+    /// Makes the device's side of a communicator.
     #[call(refused)]
     fn ncclDevCommCreate(
         comm: ncclComm_t,
@@ -9,20 +9,11 @@ extern "C" {
         outDevComm: *mut c_void,
     ) -> ncclResult_t;
 
-    /// Ends such a communicator.
+    /// Destroys the device's side of a communicator.
     #[call(refused)]
     fn ncclDevCommDestroy(comm: ncclComm_t, devComm: *const c_void) -> ncclResult_t;
 
-    /// Tells where a rank's window lies for the device.
-    #[call(refused)]
-    fn ncclGetLsaDevicePointer(
-        window: ncclWindow_t,
-        offset: usize,
-        lsaRank: c_int,
-        outPtr: *mut *mut c_void,
-    ) -> ncclResult_t;
-
-    /// Tells where all windows lie as one.
+    /// Tells the address at which one write reaches a window on all near devices.
     #[call(refused)]
     fn ncclGetLsaMultimemDevicePointer(
         window: ncclWindow_t,
@@ -30,129 +21,139 @@ extern "C" {
         outPtr: *mut *mut c_void,
     ) -> ncclResult_t;
 
-    /// As `ncclGetLsaMultimemDevicePointer`, of a given handle.
+    /// Tells the address at which one write reaches a window on several devices.
     #[call(refused)]
     fn ncclGetMultimemDevicePointer(
         window: ncclWindow_t,
         offset: usize,
-        multimem: *mut c_void,
+        multimem: ncclMultimemHandle_t,
         outPtr: *mut *mut c_void,
     ) -> ncclResult_t;
 
-    /// Tells where a rank's window lies, by its number.
+    /// Tells the address of a near rank's window.
+    #[call(refused)]
+    fn ncclGetLsaDevicePointer(
+        window: ncclWindow_t,
+        offset: usize,
+        lsaRank: i32,
+        outPtr: *mut *mut c_void,
+    ) -> ncclResult_t;
+
+    /// Tells the address of another rank's window.
     #[call(refused)]
     fn ncclGetPeerDevicePointer(
         window: ncclWindow_t,
         offset: usize,
-        peer: c_int,
+        peer: i32,
         outPtr: *mut *mut c_void,
     ) -> ncclResult_t;
 
-    /// Tells of an endpoint of a window.
-    #[call(refused)]
-    fn ncclGetCftDeviceLeInfo(
-        window: ncclWindow_t,
-        offset: usize,
-        peerCft: c_int,
-        cftTeam: u64,
-        leId: *mut c_void,
-    ) -> ncclResult_t;
-
-    /// Tells of the endpoint of all windows.
+    /// Tells the endpoint at which one write reaches a window on several devices.
     #[call(refused)]
     fn ncclGetMultimemDeviceLeInfo(
         window: ncclWindow_t,
         offset: usize,
-        leId: *mut c_void,
-        leOffset: *mut c_void,
+        leId: *mut u32,
+        leOffset: *mut usize,
     ) -> ncclResult_t;
 
-    /// Tells of the endpoint of a rank's window.
+    /// Tells the endpoint of a window at a rank of a team.
+    #[call(refused)]
+    fn ncclGetCftDeviceLeInfo(
+        window: ncclWindow_t,
+        offset: usize,
+        peerCft: i32,
+        cftTeam: ncclTeam_t,
+        leId: *mut u32,
+        leOffset: *mut usize,
+    ) -> ncclResult_t;
+
+    /// Tells the endpoint of another rank's window.
     #[call(refused)]
     fn ncclGetPeerDeviceLeInfo(
         window: ncclWindow_t,
         offset: usize,
-        peerWorld: c_int,
-        leId: *mut c_void,
-        leOffset: *mut c_void,
+        peerWorld: i32,
+        leId: *mut u32,
+        leOffset: *mut usize,
     ) -> ncclResult_t;
 
-    /// Says what a barrier between near ranks needs.
+    /// Gives the team of all ranks.
+    #[call(refused = NO_TEAM)]
+    fn ncclTeamWorld(comm: ncclComm_t) -> ncclTeam_t;
+
+    /// Gives the team of ranks that share memory.
+    #[call(refused = NO_TEAM)]
+    fn ncclTeamLsa(comm: ncclComm_t) -> ncclTeam_t;
+
+    /// Gives the team of ranks that reach each other by endpoints.
+    #[call(refused = NO_TEAM)]
+    fn ncclTeamCft(comm: ncclComm_t, mode: ncclCftTeamMode_t) -> ncclTeam_t;
+
+    /// Gives the team of ranks that one write to an endpoint reaches.
+    #[call(refused = NO_TEAM)]
+    fn ncclTeamCftMultimem(comm: ncclComm_t) -> ncclTeam_t;
+
+    /// Gives the team of ranks with the same place in their machines.
+    #[call(refused = NO_TEAM)]
+    fn ncclTeamRail(comm: ncclComm_t) -> ncclTeam_t;
+
+    /// Tells the rank among all of a rank of a team.
+    #[call(refused = -1)]
+    fn ncclTeamRankToWorld(comm: ncclComm_t, team: ncclTeam_t, rank: i32) -> i32;
+
+    /// Tells the rank among those that share memory of a rank of a team.
+    #[call(refused = -1)]
+    fn ncclTeamRankToLsa(comm: ncclComm_t, team: ncclTeam_t, rank: i32) -> i32;
+
+    /// States the needs of barriers among ranks that share memory.
     #[call(refused)]
     fn ncclLsaBarrierCreateRequirement(
-        team: u64,
-        nBarriers: c_int,
+        team: ncclTeam_t,
+        nBarriers: i32,
         outHandle: *mut c_void,
         outReq: *mut c_void,
     ) -> ncclResult_t;
 
-    /// Says what a barrier over the network needs.
+    /// States the needs of barriers over the network.
     #[call(refused)]
     fn ncclGinBarrierCreateRequirement(
         comm: ncclComm_t,
-        team: u64,
-        nBarriers: c_int,
+        team: ncclTeam_t,
+        nBarriers: i32,
         outHandle: *mut c_void,
         outReq: *mut c_void,
     ) -> ncclResult_t;
 
-    /// Says what an inbox of kernels needs.
-    #[call(refused)]
-    fn ncclGinInboxA2ACreateRequirement(
-        peers: u64,
-        nBlocks: c_int,
-        sizeLog2: c_int,
-        outHandle: *mut c_void,
-        outReq: *mut c_void,
-    ) -> ncclResult_t;
-
-    /// Says what an outbox of kernels needs.
+    /// States the needs of a buffer for data that leaves.
     #[call(refused)]
     fn ncclGinOutboxCreateRequirement(
-        nBlocks: c_int,
-        sizeLog2: c_int,
+        nBlocks: i32,
+        size_log2: i32,
         outHandle: *mut c_void,
         outReq: *mut c_void,
     ) -> ncclResult_t;
 
-    /// Says what an exchange by kernels needs.
+    /// States the needs of a buffer for data that arrives from every rank.
+    #[call(refused)]
+    fn ncclGinInboxA2ACreateRequirement(
+        peers: ncclTeam_t,
+        nBlocks: i32,
+        size_log2: i32,
+        outHandle: *mut c_void,
+        outReq: *mut c_void,
+    ) -> ncclResult_t;
+
+    /// Computes the slots that an exchange of small elements needs.
+    #[call(refused = 0)]
+    fn ncclLLA2ACalcSlots(maxElts: i32, maxEltSize: i32) -> i32;
+
+    /// States the needs of an exchange of small elements.
     #[call(refused)]
     fn ncclLLA2ACreateRequirement(
-        nBlocks: c_int,
-        nSlots: c_int,
+        nBlocks: i32,
+        nSlots: i32,
         outHandle: *mut c_void,
         outReq: *mut c_void,
     ) -> ncclResult_t;
-
-    /// Tells how many slots such an exchange needs: none, since there is none.
-    #[call(refused)]
-    fn ncclLLA2ACalcSlots(maxElts: c_int, maxEltSize: c_int) -> c_int;
-
-    /// Tells the team of all ranks: none.
-    #[call(refused)]
-    fn ncclTeamWorld(comm: ncclComm_t) -> u128;
-
-    /// Tells the team of ranks that reach the memory of each other: none.
-    #[call(refused)]
-    fn ncclTeamLsa(comm: ncclComm_t) -> u128;
-
-    /// Tells the team of ranks of one rail: none.
-    #[call(refused)]
-    fn ncclTeamRail(comm: ncclComm_t) -> u128;
-
-    /// Tells the team of ranks of one fabric: none.
-    #[call(refused)]
-    fn ncclTeamCft(comm: ncclComm_t) -> u128;
-
-    /// Tells the team of ranks of one fabric that have memory as one: none.
-    #[call(refused)]
-    fn ncclTeamCftMultimem(comm: ncclComm_t) -> u128;
-
-    /// Tells the number among all ranks of one of a team.
-    #[call(refused)]
-    fn ncclTeamRankToWorld(comm: ncclComm_t, team: u128, rank: c_int) -> c_int;
-
-    /// Tells the number among near ranks of one of a team.
-    #[call(refused)]
-    fn ncclTeamRankToLsa(comm: ncclComm_t, team: u128, rank: c_int) -> c_int;
 }

@@ -1,15 +1,15 @@
-//! Groups of calls.
+//! Groups: operations that start as one.
 
 extern "C" {
-    /// Begins a group of calls that are enqueued together.
+    /// Begins a group.
     #[call]
     fn ncclGroupStart() -> ncclResult_t;
 
-    /// Enqueues the calls of a group.
+    /// Ends a group and starts its operations.
     #[call]
     fn ncclGroupEnd() -> ncclResult_t;
 
-    /// Estimates how long a group would take, and drops it.
+    /// Ends a group and estimates its time, without starting it.
     #[call]
     fn ncclGroupSimulateEnd(simInfo: *mut ncclSimInfo_t) -> ncclResult_t;
 }

@@ -1,4 +1,5 @@
-//! Generates the exported functions and the sending half of the calls from `api/cuda/`, and tells the linker what the library is.
+//! Generates the exported functions and the sending half of the calls from `api/cuda/`, those of NCCL from
+//! `api/nccl/`, and tells the linker what the library is.
 
 fn main() {
     let api = towline_api::load_for_build("cuda");
@@ -8,7 +9,7 @@ fn main() {
         &towline_api::emit::remote::emit(&api, "CudaApi", "Driver"),
     );
     let nccl = towline_api::runtime::load_for_build("nccl");
-    towline_api::write_for_build("nccl_types.rs", &towline_api::emit::nccl::types(&nccl));
+    towline_api::write_for_build("nccl_types.rs", &towline_api::emit::runtime::types(&nccl));
     towline_api::write_for_build("nccl_exports.rs", &towline_api::emit::nccl::exports(&nccl));
     // Threads of this library outlive a program's dlclose: it stays mapped.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");

@@ -23,6 +23,8 @@ use crate::workspace::Workspace;
 const APIS: [(&str, &str); 3] = [("opencl", "OpenCL"), ("cuda", "CUDA"), ("nvml", "NVML")];
 /// The runtime, which sends nothing: its folder below `api/`, and the name that titles have.
 const RUNTIME: (&str, &str) = ("cudart", "CUDA runtime");
+/// NCCL, which is answered by the CUDA library.
+const NCCL: (&str, &str) = ("nccl", "NCCL");
 const LIBRARY: &str = "libtowline_opencl.so";
 
 /// What libraries that are found by their symbols export beside the declared calls: what tells them from a vendor's, and functions that
@@ -66,34 +68,51 @@ pub(crate) enum ApiChore {
     },
 }
 
+/// All that is declared in `api/`.
+struct Declared {
+    apis: Vec<(Api, &'static str)>,
+    runtime: Runtime,
+    nccl: Runtime,
+}
+
 pub(crate) fn run(workspace: &Workspace, chore: &ApiChore) -> Result<ExitCode> {
-    let apis = load()?;
-    let runtime = runtime::load(&towline_api::root(), RUNTIME.0)?;
+    let declared = load()?;
+    let Declared {
+        apis,
+        runtime,
+        nccl,
+    } = &declared;
     match chore {
-        ApiChore::Check { headers } => return check(workspace, &apis, &runtime, headers),
+        ApiChore::Check { headers } => return check(workspace, &declared, headers),
         ApiChore::Coverage => {
-            for (api, title) in &apis {
+            for (api, title) in apis {
                 let page = coverage_page(workspace, api);
                 fs::write(&page, emit::coverage::emit(api, title))
                     .with_context(|| format!("cannot write {}", page.display()))?;
                 println!("wrote {}", page.display());
             }
-            let page = page(workspace, RUNTIME.0);
-            fs::write(&page, runtime_coverage(&runtime))
-                .with_context(|| format!("cannot write {}", page.display()))?;
-            println!("wrote {}", page.display());
+            for (name, text) in [
+                (RUNTIME.0, runtime_coverage(runtime)),
+                (NCCL.0, nccl_coverage(nccl)),
+            ] {
+                let page = page(workspace, name);
+                fs::write(&page, text)
+                    .with_context(|| format!("cannot write {}", page.display()))?;
+                println!("wrote {}", page.display());
+            }
         }
         ApiChore::Cost { name } => print!("{}", cost::print(workspace, name)?),
         ApiChore::Show { name } => {
             let call = apis
                 .iter()
                 .find_map(|(api, _)| Some(emit::show(api, api.call(name)?)));
-            let function = || {
-                let mut functions = runtime.functions.iter();
-                let found = functions.find(|function| function.name == *name)?;
-                Some(emit::runtime::show(found))
+            let function = |declared: &Runtime, show: fn(&runtime::Function) -> String| {
+                let mut functions = declared.functions.iter();
+                Some(show(functions.find(|function| function.name == *name)?))
             };
-            let shown = call.or_else(function);
+            let shown = call
+                .or_else(|| function(runtime, emit::runtime::show))
+                .or_else(|| function(nccl, emit::nccl::show));
             print!(
                 "{}",
                 shown.with_context(|| format!("no call `{name}` is declared in api/"))?
@@ -103,19 +122,23 @@ pub(crate) fn run(workspace: &Workspace, chore: &ApiChore) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every API with its title.
-fn load() -> Result<Vec<(Api, &'static str)>> {
-    let load = |(name, title)| Ok((towline_api::load(&towline_api::root(), name)?, title));
-    APIS.into_iter().map(load).collect()
+fn load() -> Result<Declared> {
+    let root = towline_api::root();
+    let load = |(name, title)| Ok((towline_api::load(&root, name)?, title));
+    Ok(Declared {
+        apis: APIS.into_iter().map(load).collect::<Result<_>>()?,
+        runtime: runtime::load(&root, RUNTIME.0)?,
+        nccl: runtime::load(&root, NCCL.0)?,
+    })
 }
 
 /// Runs every comparison, so that one run tells everything that is wrong.
-fn check(
-    workspace: &Workspace,
-    apis: &[(Api, &'static str)],
-    runtime: &Runtime,
-    headers: &[PathBuf],
-) -> Result<ExitCode> {
+fn check(workspace: &Workspace, declared: &Declared, headers: &[PathBuf]) -> Result<ExitCode> {
+    let Declared {
+        apis,
+        runtime,
+        nccl,
+    } = declared;
     let mut all_hold = true;
     let mut report = |what: &str, outcome: Result<String>| match outcome {
         Ok(said) => println!("ok      {what}: {said}"),
@@ -136,7 +159,7 @@ fn check(
             }
             report(
                 &format!("{title} exported symbols"),
-                symbol_exports(workspace, api),
+                symbol_exports(workspace, api, nccl),
             );
         } else {
             report("dispatch table", dispatch(api));
@@ -153,6 +176,14 @@ fn check(
             runtime_exports(workspace, runtime, major),
         );
     }
+    report(
+        &format!("{} coverage", NCCL.1),
+        is_fresh(workspace, NCCL.0, &nccl_coverage(nccl)),
+    );
+    report(
+        &format!("{} exported symbols", NCCL.1),
+        nccl_exports(workspace, nccl),
+    );
     report("exported symbols", exports(workspace));
     for path in headers {
         report(&path.display().to_string(), compare(apis, path));
@@ -221,6 +252,10 @@ fn runtime_coverage(runtime: &Runtime) -> String {
     emit::runtime::coverage(runtime, RUNTIME.0, RUNTIME.1)
 }
 
+fn nccl_coverage(nccl: &Runtime) -> String {
+    emit::nccl::coverage(nccl, NCCL.0, NCCL.1)
+}
+
 fn coverage(workspace: &Workspace, api: &Api, title: &str) -> Result<String> {
     is_fresh(workspace, &api.name, &emit::coverage::emit(api, title))
 }
@@ -284,68 +319,74 @@ fn exports(workspace: &Workspace) -> Result<String> {
 }
 
 /// A library that is found by its symbols exports those of every declared call, and nothing else.
-fn symbol_exports(workspace: &Workspace, api: &Api) -> Result<String> {
-    let name = format!("libtowline_{}.so", api.name);
+fn symbol_exports(workspace: &Workspace, api: &Api, nccl: &Runtime) -> Result<String> {
+    let library = built(workspace, &api.name)?;
+    let exported = api.calls.iter().filter(|call| call.exported());
+    let further = FURTHER_EXPORTS.iter().filter(|(of, _)| *of == api.name);
+    let further = further.flat_map(|(_, names)| names.iter().map(|name| (*name).to_owned()));
+    // The functions that `libnccl.so.2` jumps to.
+    let nccl = nccl.functions.iter().filter(|_| api.name == "cuda");
+    let declared = exported
+        .flat_map(|call| emit::symbols::of(api, call))
+        .map(|symbol| symbol.name)
+        .chain(further)
+        .chain(nccl.map(emit::nccl::exported));
+    same_symbols(&library, exported_symbols(&library)?, declared)
+}
+
+/// NCCL's library exports every declared function in both its forms, and nothing else.
+fn nccl_exports(workspace: &Workspace, nccl: &Runtime) -> Result<String> {
+    let library = built(workspace, NCCL.0)?;
+    let declared = emit::nccl::symbols(nccl)
+        .into_iter()
+        .map(|(symbol, _)| symbol)
+        .chain([OWN_LIBRARY.to_owned()]);
+    same_symbols(&library, exported_symbols(&library)?, declared)
+}
+
+/// The runtime's library of a major version exports what is declared for it, each symbol in the version that programs ask for.
+fn runtime_exports(workspace: &Workspace, runtime: &Runtime, major: u32) -> Result<String> {
+    let library = built(workspace, &format!("{}{major}", RUNTIME.0))?;
+    let version = format!("libcudart.so.{major}");
+    let declared = emit::runtime::symbols(runtime, major)
+        .into_iter()
+        .chain([OWN_LIBRARY.to_owned()])
+        .map(|symbol| format!("{symbol}@@{version}"))
+        // The version itself is a symbol, without one.
+        .chain([version.clone()]);
+    let said = same_symbols(&library, versioned_symbols(&library)?, declared)?;
+    Ok(format!("{said} of version {version}"))
+}
+
+/// The library of a crate, as it was built for release.
+fn built(workspace: &Workspace, name: &str) -> Result<PathBuf> {
     let library = workspace
         .metadata()?
         .target_directory
         .join("release")
-        .join(&name);
+        .join(format!("libtowline_{name}.so"));
     ensure!(
         library.is_file(),
-        "{} is missing; run `cargo build --release -p towline-{}` first",
+        "{} is missing; run `cargo build --release -p towline-{name}` first",
         library.display(),
-        api.name
     );
-    let found: BTreeSet<String> = exported_symbols(&library)?.into_iter().collect();
-    let exported = api.calls.iter().filter(|call| call.exported());
-    let further = FURTHER_EXPORTS.iter().filter(|(of, _)| *of == api.name);
-    let further = further.flat_map(|(_, names)| names.iter().map(|name| (*name).to_owned()));
-    let declared: BTreeSet<String> = exported
-        .flat_map(|call| emit::symbols::of(api, call))
-        .map(|symbol| symbol.name)
-        .chain(further)
-        .collect();
+    Ok(library)
+}
+
+fn same_symbols(
+    library: &Path,
+    found: Vec<String>,
+    declared: impl Iterator<Item = String>,
+) -> Result<String> {
+    let name = library.file_name().unwrap_or_default().display();
+    let found: BTreeSet<String> = found.into_iter().collect();
+    let declared = declared.collect();
     let differing: Vec<_> = found.symmetric_difference(&declared).collect();
     ensure!(
         differing.is_empty(),
         "{name} exports other symbols than are declared: {differing:?}"
     );
     Ok(format!("{name} exports {} symbols", found.len()))
-}
-
-/// The runtime's library of a major version exports what is declared for it, each symbol in the version that programs ask for.
-fn runtime_exports(workspace: &Workspace, runtime: &Runtime, major: u32) -> Result<String> {
-    let name = format!("libtowline_{}{major}.so", RUNTIME.0);
-    let library = workspace
-        .metadata()?
-        .target_directory
-        .join("release")
-        .join(&name);
-    ensure!(
-        library.is_file(),
-        "{} is missing; run `cargo build --release -p towline-{}{major}` first",
-        library.display(),
-        RUNTIME.0
-    );
-    let version = format!("libcudart.so.{major}");
-    let found: BTreeSet<String> = versioned_symbols(&library)?.into_iter().collect();
-    let declared: BTreeSet<String> = emit::runtime::symbols(runtime, major)
-        .into_iter()
-        .chain([OWN_LIBRARY.to_owned()])
-        .map(|symbol| format!("{symbol}@@{version}"))
-        // The version itself is a symbol, without one.
-        .chain([version.clone()])
-        .collect();
-    let differing: Vec<_> = found.symmetric_difference(&declared).collect();
-    ensure!(
-        differing.is_empty(),
-        "{name} exports other symbols than are declared: {differing:?}"
-    );
-    Ok(format!(
-        "{name} exports {} symbols of version {version}",
-        found.len()
-    ))
 }
 
 /// The dynamic symbols that a shared library defines, without their versions.

@@ -1,5 +1,5 @@
-//! The declarations of libraries that are written over another API: the CUDA runtime (`api/cudart/`), and NCCL (`api/nccl/`), which has of the
-//! language below the first row and `refused`.
+//! The declarations of a library that is written over another API and sends nothing: the CUDA runtime (`api/cudart/`), and NCCL
+//! (`api/nccl/`), of which the words (nothing) and `refused` are used.
 //!
 //! Its functions need no wire ids and no directions, so the language is smaller than that of [`crate::load`]: types are taken as they
 //! stand, and a function says which major versions of the library export it, under which symbols, and who answers it.
@@ -11,6 +11,7 @@
 //! | `driver = "cuX"` | passed on to that function of the driver, parameter by parameter |
 //! | `bare = "cuX"` | the same, where the driver needs no current context |
 //! | `refused` | answers "not supported" |
+//! | `refused = value` | answers that value, since it returns no status |
 //! | `only = 12` | exported by that major version alone |
 //! | `symbol = "x"`, `symbol_12 = "x"` | exported as `x`, in every version or in that one |
 //! | `ptds`, `ptsz` | exported again with that ending, its default stream being the calling thread's own |
@@ -38,9 +39,14 @@ type Result<T> = std::result::Result<T, ApiError>;
 /// The major versions of the library that there are.
 pub const MAJORS: [u32; 2] = [12, 13];
 
+/// The types of status of the libraries that are not the CUDA runtime.
+const STATUS_TYPES: [(&str, &str); 1] = [("nccl", "ncclResult_t")];
+
 /// A runtime's declarations.
 #[derive(Debug, Clone, Default)]
 pub struct Runtime {
+    /// The type of what its functions return.
+    pub status: &'static str,
     /// Types and constants, as Rust source.
     pub items: Vec<String>,
     /// Errors: name, number, what it says.
@@ -62,6 +68,8 @@ pub enum Answer {
     Manual,
     /// Nobody: "not supported".
     Refused,
+    /// Nobody: this value, as Rust source, where no status is returned.
+    RefusedWith(String),
 }
 
 /// How a parameter goes on to the driver.
@@ -114,6 +122,11 @@ pub struct Function {
 }
 
 impl Function {
+    /// Whether it is declared and answered with an error.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.answer, Answer::Refused | Answer::RefusedWith(_))
+    }
+
     /// The symbol by which a major version exports it.
     pub fn symbol(&self, major: u32) -> Option<&str> {
         if self.only.is_some_and(|only| only != major) {
@@ -137,7 +150,9 @@ impl Function {
 
 /// Reads and checks the declarations below `root/name`.
 pub fn load(root: &Path, name: &str) -> Result<Runtime> {
-    parse(&crate::sources(root, name)?)
+    let special = STATUS_TYPES.iter().find(|(of, _)| *of == name);
+    let status = special.map_or("cudaError_t", |(_, status)| status);
+    parse(&crate::sources(root, name)?, status)
 }
 
 /// As [`load`], for a build script: tells cargo what to watch, and panics with the error's text, which cargo shows.
@@ -162,8 +177,11 @@ fn fault(file: &str, span: Span, what: impl Into<String>) -> ApiError {
     }
 }
 
-fn parse(sources: &[(String, String)]) -> Result<Runtime> {
-    let mut runtime = Runtime::default();
+fn parse(sources: &[(String, String)], status: &'static str) -> Result<Runtime> {
+    let mut runtime = Runtime {
+        status,
+        ..Runtime::default()
+    };
     for (file, text) in sources {
         let parsed =
             syn::parse_file(text).map_err(|error| fault(file, error.span(), error.to_string()))?;
@@ -174,11 +192,11 @@ fn parse(sources: &[(String, String)]) -> Result<Runtime> {
                         let ForeignItem::Fn(item) = foreign else {
                             return Err(fault(file, foreign.span(), "only functions stand here"));
                         };
-                        runtime.functions.push(function(file, item)?);
+                        runtime.functions.push(function(file, item, status)?);
                     }
                 }
                 Item::Const(constant) => {
-                    runtime.errors.extend(error(constant));
+                    runtime.errors.extend(error(constant, status));
                     let item = syn::ItemConst {
                         vis: syn::parse_quote!(pub),
                         ..constant.clone()
@@ -231,9 +249,9 @@ fn unique(runtime: &Runtime) -> Result<()> {
     Ok(())
 }
 
-/// A constant of the type `cudaError_t`, with its documentation as what it says to people.
-fn error(constant: &syn::ItemConst) -> Option<(String, i32, String)> {
-    if constant.ty.to_token_stream().to_string() != "cudaError_t" {
+/// A constant of the status's type, with its documentation as what it says to people.
+fn error(constant: &syn::ItemConst, status: &str) -> Option<(String, i32, String)> {
+    if constant.ty.to_token_stream().to_string() != status {
         return None;
     }
     let number = constant.expr.to_token_stream().to_string().parse().ok()?;
@@ -263,6 +281,7 @@ struct Words {
     bare: Option<String>,
     by: Option<String>,
     refused: bool,
+    refused_with: Option<String>,
     only: Option<u32>,
     symbol: Option<String>,
     symbol_12: Option<String>,
@@ -315,7 +334,10 @@ impl Words {
             "driver" => self.driver = Some(text()?),
             "bare" => self.bare = Some(text()?),
             "by" => self.by = Some(shared_method(word)?),
-            "refused" => self.refused = true,
+            "refused" => match &word.value {
+                Some(value) => self.refused_with = Some(value.to_token_stream().to_string()),
+                None => self.refused = true,
+            },
             "only" => {
                 let literal: LitInt = syn::parse2(word.value.to_token_stream())?;
                 let major = literal.base10_parse()?;
@@ -340,12 +362,7 @@ impl Words {
     }
 }
 
-/// Whether a function that returns this cannot be refused: of the CUDA runtime only a status says so. In NCCL zeros do where there is none.
-fn needs_hand(file: &str, ret: &str) -> bool {
-    ret != "cudaError_t" && !file.starts_with("nccl/")
-}
-
-fn function(file: &str, item: &syn::ForeignItemFn) -> Result<Function> {
+fn function(file: &str, item: &syn::ForeignItemFn, status: &str) -> Result<Function> {
     let name = item.sig.ident.to_string();
     let attribute = item
         .attrs
@@ -372,20 +389,22 @@ fn function(file: &str, item: &syn::ForeignItemFn) -> Result<Function> {
             format!("say in a line what {name} does"),
         ));
     }
-    let answer = match (words.driver, words.bare, words.by, words.refused) {
-        (Some(driver), None, None, false) => Answer::Driver(driver),
-        (None, Some(driver), None, false) => Answer::Bare(driver),
-        (None, None, Some(method), false) => Answer::Shared(method),
-        (None, None, None, true) => Answer::Refused,
-        (None, None, None, false) => Answer::Manual,
-        _ => {
-            return Err(fault(
-                file,
-                item.span(),
-                format!("{name} is either passed on, answered by a method, or refused"),
-            ));
-        }
-    };
+    let answers = [
+        words.driver.map(Answer::Driver),
+        words.bare.map(Answer::Bare),
+        words.by.map(Answer::Shared),
+        words.refused.then_some(Answer::Refused),
+        words.refused_with.map(Answer::RefusedWith),
+    ];
+    let mut answers = answers.into_iter().flatten();
+    let answer = answers.next().unwrap_or(Answer::Manual);
+    if answers.next().is_some() {
+        return Err(fault(
+            file,
+            item.span(),
+            format!("{name} is either passed on, answered by a method, or refused"),
+        ));
+    }
     let mut params = Vec::new();
     for input in &item.sig.inputs {
         let syn::FnArg::Typed(typed) = input else {
@@ -402,13 +421,16 @@ fn function(file: &str, item: &syn::ForeignItemFn) -> Result<Function> {
         syn::ReturnType::Default => String::new(),
         syn::ReturnType::Type(_, ty) => ty.to_token_stream().to_string(),
     };
-    let passed_on = !matches!(answer, Answer::Manual | Answer::Refused);
-    if (passed_on && ret != "cudaError_t") || (answer == Answer::Refused && needs_hand(file, &ret))
-    {
+    let by_value = matches!(answer, Answer::RefusedWith(_));
+    if answer != Answer::Manual && by_value == (ret == status) {
         return Err(fault(
             file,
             item.sig.output.span(),
-            format!("{name} returns no status, so that it must be written by hand"),
+            if by_value {
+                format!("{name} returns a status: refuse it without a value")
+            } else {
+                format!("{name} returns no status, so that it must be written by hand")
+            },
         ));
     }
     let group = file.rsplit('/').next().unwrap_or(file);
@@ -460,7 +482,10 @@ mod tests {
     use super::*;
 
     fn declared(text: &str) -> Result<Runtime> {
-        parse(&[("cudart/test.rs".to_owned(), text.to_owned())])
+        parse(
+            &[("cudart/test.rs".to_owned(), text.to_owned())],
+            "cudaError_t",
+        )
     }
 
     #[test]
@@ -503,6 +528,10 @@ mod tests {
             (
                 "extern \"C\" {\n /// X.\n #[call(refused)]\n fn f() -> u32;\n}",
                 "f returns no status",
+            ),
+            (
+                "extern \"C\" {\n /// X.\n #[call(refused = 1)]\n fn f() -> cudaError_t;\n}",
+                "f returns a status: refuse it without a value",
             ),
             (
                 "extern \"C\" {\n /// X.\n #[call(refused, driver = \"cuX\")]\n fn f() -> cudaError_t;\n}",

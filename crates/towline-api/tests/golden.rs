@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use towline_api::Api;
 use towline_api::emit::{
-    backend, codec, dispatch, export, remote, runtime, show, stub, symbols, types,
+    backend, codec, dispatch, export, nccl, remote, runtime, show, stub, symbols, types,
 };
 use towline_api::model::Call;
 use towline_api::runtime::{Function, Runtime};
@@ -27,9 +27,8 @@ fn shapes() -> [(Api, PathBuf); 3] {
     ]
 }
 
-/// The functions of a runtime, with the folder of their golden files.
-fn functions() -> (Runtime, PathBuf) {
-    let name = "cudart";
+/// The functions of a library that is written over another, with the folder of their golden files.
+fn functions(name: &str) -> (Runtime, PathBuf) {
     let declared = towline_api::runtime::load(&tests().join("declarations"), name).unwrap();
     (declared, tests().join("golden").join(name))
 }
@@ -41,10 +40,13 @@ fn files() -> Vec<(PathBuf, String)> {
         let calls = api.calls.iter();
         all.extend(calls.map(|call| (folder.join(file(call)), show(&api, call))));
     }
-    let (declared, folder) = functions();
-    let name = |function: &Function| snake(function.name.trim_start_matches("cuda"));
-    let functions = declared.functions.iter();
-    all.extend(functions.map(|function| (folder.join(name(function)), runtime::show(function))));
+    let shows: [(_, fn(&Function) -> String); 2] = [("cuda", runtime::show), ("nccl", nccl::show)];
+    for ((prefix, show), name) in shows.into_iter().zip(["cudart", "nccl"]) {
+        let (declared, folder) = functions(name);
+        let file = |function: &Function| snake(function.name.trim_start_matches(prefix));
+        let functions = declared.functions.iter();
+        all.extend(functions.map(|function| (folder.join(file(function)), show(function))));
+    }
     all
 }
 
@@ -131,8 +133,12 @@ fn what_only_one_dialect_has_is_rust() {
         export::emit(&nvml),
         symbols::emit(&cuda),
     ]);
-    let (declared, _) = functions();
+    let (declared, _) = functions("cudart");
+    let (collectives, _) = functions("nccl");
     assert_rust([
+        runtime::types(&collectives),
+        nccl::exports(&collectives),
+        nccl::jumps(&collectives),
         runtime::methods(&declared),
         runtime::exports(&declared, 12),
         runtime::exports(&declared, 13),

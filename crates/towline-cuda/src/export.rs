@@ -23,27 +23,43 @@ pub(crate) fn guard(
     name: &'static str,
     call: impl FnOnce(&'static Driver) -> CUresult,
 ) -> CUresult {
+    let called = guarded(name, || {
+        let status = call(driver::process());
+        if status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY {
+            log::debug!("{name}: {}", status_name(status).unwrap_or("?"));
+        } else {
+            log::trace!("{name}: {status}");
+        }
+        status
+    });
+    called.unwrap_or_else(|failure| match failure {
+        Failure::Forked => CUDA_ERROR_NOT_INITIALIZED,
+        Failure::Panicked => FAILED,
+    })
+}
+
+/// A reason why a call could not run, or not to its end. The user has been told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The process is a child of one that used the driver.
+    Forked,
+    /// The call failed inside.
+    Panicked,
+}
+
+/// Runs an exported function of any API: it counts as a call under way, and panics end here.
+pub(crate) fn guarded<T>(name: &'static str, call: impl FnOnce() -> T) -> Result<T, Failure> {
     if FORKED.load(Ordering::Relaxed) {
         tell_forked();
-        return CUDA_ERROR_NOT_INITIALIZED;
+        return Err(Failure::Forked);
     }
     prepare();
     let _call = timeline::call(name);
     let _under_way = crate::moving::CALLS.enter();
-    match std::panic::catch_unwind(AssertUnwindSafe(|| call(driver::process()))) {
-        Ok(status) => {
-            if status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY {
-                log::debug!("{name}: {}", status_name(status).unwrap_or("?"));
-            } else {
-                log::trace!("{name}: {status}");
-            }
-            status
-        }
-        Err(_) => {
-            log::error!("{name} failed inside Towline; please report it");
-            FAILED
-        }
-    }
+    std::panic::catch_unwind(AssertUnwindSafe(call)).map_err(|_| {
+        log::error!("{name} failed inside Towline; please report it");
+        Failure::Panicked
+    })
 }
 
 /// Zeroes what a call leaves zero where it fails, whatever is wrong.

@@ -93,7 +93,7 @@ def train(wrap, steps: int = 20) -> None:
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
     model, batch = wrap()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, foreach=False)
     losses, times = [], []
     for step in range(steps):
         torch.manual_seed(step * RANKS + RANK)

@@ -1,19 +1,34 @@
-//! What follows from NCCL's declarations: its types, what our driver library exports for it, the library that programs load in its place,
-//! and the coverage page.
+//! NCCL from its declarations: types, the functions that the driver library exports under names of its own, the jumps to them of which
+//! `libnccl.so.2` is made, and the coverage page.
 //!
-//! Everything is done in the driver library, which has the sessions. There each function has a name of its own, so that a program's NCCL
-//! keeps its functions where ours was not put before it; the library with NCCL's name has nothing but jumps to those.
+//! A program's own `libnccl.so.2` must find none of its functions in our driver: those are exported as `towline_ncclX`.
 
 use std::fmt::Write;
 
+use super::runtime::{returns, signature};
 use crate::runtime::{Answer, Function, Runtime};
 
-/// Stands before a function's name in the driver library.
+/// Beginning of the names by which the driver library exports functions.
 const PREFIX: &str = "towline_";
 
-/// Types and constants.
-pub fn types(runtime: &Runtime) -> String {
-    runtime.items.join("\n")
+/// The symbols of our `libnccl.so.2`, each with the driver library's that it jumps to. Profilers call the forms with a `p`, of which
+/// NCCL has one for every function of its headers.
+pub fn symbols(runtime: &Runtime) -> Vec<(String, String)> {
+    let functions = runtime.functions.iter();
+    functions
+        .flat_map(|function| {
+            let target = exported(function);
+            [
+                (function.name.clone(), target.clone()),
+                (format!("p{}", function.name), target),
+            ]
+        })
+        .collect()
+}
+
+/// The symbol by which the driver library exports a function.
+pub fn exported(function: &Function) -> String {
+    format!("{PREFIX}{}", function.name)
 }
 
 /// The functions that the driver library exports.
@@ -22,82 +37,75 @@ pub fn exports(runtime: &Runtime) -> String {
 }
 
 fn export(function: &Function) -> String {
-    let Function { name, doc, ret, .. } = function;
-    let params = function.params.iter();
-    let signature: Vec<_> = params
-        .map(|param| format!("{}: {}", param.name, param.ty))
-        .collect();
-    let names: Vec<_> = function.params.iter().map(|param| &*param.name).collect();
-    let returns = match ret.is_empty() {
-        true => String::new(),
-        false => format!(" -> {ret}"),
-    };
-    let refused = match ret.as_str() {
-        "ncclResult_t" => "refuse()",
-        "" => "",
-        _ => "0",
-    };
-    let body = match function.answer {
-        Answer::Refused => {
-            let ignored = match names.as_slice() {
-                [] => String::new(),
-                names => format!("let _ = ({},);\n    ", names.join(", ")),
-            };
-            format!("{ignored}{refused}")
-        }
+    let name = &function.name;
+    let names: Vec<_> = function.params.iter().map(|p| p.name.as_str()).collect();
+    let names = names.join(", ");
+    let body = match &function.answer {
+        Answer::RefusedWith(value) => refusal(name, &names, value),
+        Answer::Refused => refusal(name, &names, "ncclInvalidUsage"),
         _ => format!(
-            "guard(\"{name}\", || {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ super::calls::{name}({}) }}\n    }})",
-            names.join(", ")
+            "    guard(\"{name}\", {}, || {{\n        // SAFETY: the application's contract, passed on.\n        unsafe {{ crate::nccl::{name}({names}) }}\n    }})\n",
+            failure(&function.ret)
         ),
     };
     format!(
-        "/// {doc}\n///\n/// # Safety\n/// The contract of the C function.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {PREFIX}{name}({}){returns} {{\n    {body}\n}}\n",
-        signature.join(", ")
+        "/// {}\n///\n/// # Safety\n/// The contract of the C function.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {}({}){} {{\n{body}}}\n",
+        function.doc,
+        exported(function),
+        signature(function),
+        returns(function)
     )
 }
 
-/// The names that NCCL's library has: each function's, and the one for profilers.
-pub fn symbols(runtime: &Runtime) -> Vec<String> {
-    let functions = runtime.functions.iter();
-    functions
-        .flat_map(|function| [function.name.clone(), format!("p{}", function.name)])
-        .collect()
+fn refusal(name: &str, params: &str, value: &str) -> String {
+    let unused = match (params.is_empty(), params.contains(',')) {
+        (true, _) => String::new(),
+        (false, true) => format!("    let _ = ({params});\n"),
+        (false, false) => format!("    let _ = {params};\n"),
+    };
+    format!("{unused}    guard(\"{name}\", {value}, || refuse(\"{name}\", {value}))\n")
 }
 
-/// Those names as jumps to the driver library.
-pub fn jumps(runtime: &Runtime) -> String {
-    let mut out = String::from("unsafe extern \"C\" {\n");
-    for function in &runtime.functions {
-        let _ = writeln!(out, "    fn {PREFIX}{}();", function.name);
+/// The value that a function written by hand returns where it could not run at all.
+fn failure(ret: &str) -> &'static str {
+    match ret {
+        "" => "()",
+        "ncclResult_t" => "ncclInternalError",
+        _ => "c\"failed inside Towline\".as_ptr()",
     }
-    out.push_str("}\n");
-    for function in &runtime.functions {
-        for symbol in [function.name.clone(), format!("p{}", function.name)] {
-            let target = format!("{PREFIX}{}", function.name);
-            let _ = write!(
-                out,
-                "/// {}\n#[unsafe(naked)]\n#[unsafe(no_mangle)]\npub extern \"C\" fn {symbol}() {{\n    \
-                 #[cfg(target_arch = \"x86_64\")]\n    core::arch::naked_asm!(\"jmp *{{}}@GOTPCREL(%rip)\", sym {target}, options(att_syntax));\n    \
-                 #[cfg(target_arch = \"aarch64\")]\n    core::arch::naked_asm!(\"b {{}}\", sym {target});\n}}\n",
-                function.doc
-            );
-        }
+}
+
+/// The functions of our `libnccl.so.2`: each jumps to the driver library's, with arguments, stack and return address as they are.
+pub fn jumps(runtime: &Runtime) -> String {
+    let mut out = String::new();
+    for (symbol, target) in symbols(runtime) {
+        let _ = writeln!(out, "jump!({symbol}, \"{target}\");");
     }
     out
 }
 
+/// Everything that is generated for one function, for people to read: `cargo xtask api show` and the golden files.
+pub fn show(function: &Function) -> String {
+    let one = Runtime {
+        functions: vec![function.clone()],
+        ..Runtime::default()
+    };
+    format!(
+        "// ---- exported by libcuda.so.1\n\n{}\n// ---- exported by libnccl.so.2\n\n{}",
+        export(function),
+        jumps(&one)
+    )
+}
+
 /// The coverage page.
-pub fn coverage(runtime: &Runtime) -> String {
-    let refused = |function: &&Function| function.answer == Answer::Refused;
-    let (all, no) = (
-        runtime.functions.len(),
-        runtime.functions.iter().filter(refused).count(),
-    );
+pub fn coverage(runtime: &Runtime, name: &str, title: &str) -> String {
+    let all = runtime.functions.len();
+    let refused = runtime.functions.iter().filter(|f| f.is_refused()).count();
     let mut out = format!(
-        "# NCCL coverage\n\nGenerated from `api/nccl/` by `cargo xtask api coverage`; `make test` checks that it is fresh.\n\n\
-         `libnccl.so.2`, of version 2.32: {all} functions, {} answered, {no} refused with `ncclInvalidUsage` or zeros. Each has its\n\
-         name for profilers (`pnccl...`) too. What of it a server's NCCL lacks is refused as well.\n",
-        all - no
+        "# {title} coverage\n\nGenerated from `api/{name}/` by `cargo xtask api coverage`; `make test` checks that it is fresh.\n\n\
+         `libnccl.so.2`: {all} functions, {} answered, {refused} refused with `ncclInvalidUsage`, or with nothing where they return no\n\
+         status. The forms of profilers (`pncclX`) are not counted. The library passes every call to Towline's `libcuda.so.1`.\n",
+        all - refused
     );
     let mut group = "";
     for function in &runtime.functions {
@@ -108,54 +116,17 @@ pub fn coverage(runtime: &Runtime) -> String {
                 "\n## {group}\n\n| function | answered | what it does |\n| --- | --- | --- |\n"
             );
         }
-        let answer = match function.answer {
-            Answer::Refused => "refused",
-            _ => "yes",
-        };
         let _ = writeln!(
             out,
-            "| `{}` | {answer} | {} |",
+            "| `{}` | {} | {} |",
             function.name,
+            if function.is_refused() {
+                "refused"
+            } else {
+                "yes"
+            },
             function.doc.replace('|', "\\|")
         );
     }
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn declared() -> Runtime {
-        crate::runtime::load(&crate::root(), "nccl").unwrap_or_default()
-    }
-
-    #[test]
-    fn every_function_is_a_jump_under_both_names() {
-        let runtime = declared();
-        assert!(runtime.functions.len() > 90);
-        for architecture in ["x86_64", "aarch64"] {
-            let text = jumps(&runtime, architecture);
-            assert!(
-                symbols(&runtime)
-                    .iter()
-                    .all(|symbol| text.contains(&format!("\n{symbol}:\n")))
-            );
-        }
-    }
-
-    #[test]
-    fn what_is_refused_says_so_or_gives_nothing() {
-        let runtime = declared();
-        let of = |name: &str| {
-            let mut functions = runtime.functions.iter();
-            functions
-                .find(|function| function.name == name)
-                .map(export)
-                .unwrap_or_default()
-        };
-        assert!(of("ncclDevCommCreate").contains("refuse()"));
-        assert!(of("ncclTeamWorld").contains("    0\n"));
-        assert!(of("ncclAllReduce").contains("super::calls::ncclAllReduce("));
-    }
 }

@@ -12,7 +12,11 @@ pub fn types(runtime: &Runtime) -> String {
     for item in &runtime.items {
         let _ = writeln!(out, "{item}");
     }
-    out.push_str("\n/// Every error: its number, its name, and what it says.\npub(crate) const ERRORS: &[(cudaError_t, &std::ffi::CStr, &std::ffi::CStr)] = &[\n");
+    let status = runtime.status;
+    let _ = writeln!(
+        out,
+        "\n/// Every error: its number, its name, and what it says.\npub(crate) const ERRORS: &[({status}, &std::ffi::CStr, &std::ffi::CStr)] = &["
+    );
     let mut errors = runtime.errors.clone();
     errors.sort_by_key(|(_, number, _)| *number);
     for (name, number, text) in &errors {
@@ -22,7 +26,7 @@ pub fn types(runtime: &Runtime) -> String {
     out
 }
 
-fn signature(function: &Function) -> String {
+pub(super) fn signature(function: &Function) -> String {
     let params = function.params.iter();
     params
         .map(|param| format!("{}: {}", param.name, param.ty))
@@ -30,7 +34,7 @@ fn signature(function: &Function) -> String {
         .join(", ")
 }
 
-fn returns(function: &Function) -> String {
+pub(super) fn returns(function: &Function) -> String {
     if function.ret.is_empty() {
         String::new()
     } else {
@@ -75,6 +79,7 @@ fn method(function: &Function) -> String {
                 function.name
             )
         }
+        Answer::RefusedWith(value) => format!("        {value}\n"),
         Answer::Shared(method) => format!("        crate::runtime::status(|| {method})\n"),
         Answer::Driver(driver) | Answer::Bare(driver) => {
             let is_kernel = |param: &Param| param.passed == Passed::Kernel;
@@ -158,7 +163,7 @@ pub fn symbols(runtime: &Runtime, major: u32) -> Vec<String> {
 
 /// The coverage page.
 pub fn coverage(runtime: &Runtime, name: &str, title: &str) -> String {
-    let refused = |function: &&Function| function.answer == Answer::Refused;
+    let refused = |function: &&Function| function.is_refused();
     let counts = MAJORS.map(|major| {
         let exported = |function: &&Function| function.symbol(major).is_some();
         let all = runtime.functions.iter().filter(exported).count();
@@ -200,7 +205,7 @@ pub fn coverage(runtime: &Runtime, name: &str, title: &str) -> String {
         let answer = match &function.answer {
             Answer::Driver(driver) | Answer::Bare(driver) => format!("passed on to `{driver}`"),
             Answer::Manual | Answer::Shared(_) => "runtime".to_owned(),
-            Answer::Refused => "refused".to_owned(),
+            Answer::Refused | Answer::RefusedWith(_) => "refused".to_owned(),
         };
         let _ = writeln!(
             out,

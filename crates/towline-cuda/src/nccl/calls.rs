@@ -52,7 +52,7 @@ unsafe fn config(given: *const ncclConfig_t) -> Result<Config, i32> {
     if given.is_null() {
         return Ok(Config::default());
     }
-    let first = given;
+    let first = given.cast::<u64>();
     // SAFETY: the caller's contract; the size comes first.
     let size = unsafe { first.read_unaligned() };
     let count = (size / 8) as usize;
@@ -923,8 +923,6 @@ pub(crate) fn ncclGroupSimulateEnd(_simInfo: *mut ncclSimInfo_t) -> ncclResult_t
 
 /// The server's library reads its settings once.
 pub(crate) fn ncclResetDebugInit() {}
-
-pub(crate) fn ncclResetDebugInitInternal() {}
 
 pub(crate) fn ncclGetErrorString(status: ncclResult_t) -> *const c_char {
     let text = match status {

@@ -1,80 +1,98 @@
-//! NCCL in front of a program's own: its calls go to the servers that have the devices, where the vendor's library runs them.
+//! NCCL: the functions of `libnccl.so.2`, which [`exports`] exports as `towline_ncclX` and `towline-nccl` jumps to.
 //!
-//! | Module | What it owns |
-//! |---|---|
-//! | `calls` | the functions, as the program calls them |
-//! | `communicator` | what the program has of communicators that live on servers |
-//! | `group` | calls that are sent as one |
+//! The prefix keeps a program's own `libnccl.so.2` from finding its functions in this library. The functions written by hand have the C
+//! signatures and stand in [`calls`]; [`communicator`] is what the program has of communicators that live on servers, [`group`] calls that are
+//! sent as one.
 
 mod calls;
 mod communicator;
 mod group;
 
-use std::ffi::{c_char, c_int, c_void};
-
-use towline_backend::cuda::{CUDA_ERROR_UNKNOWN, CUDA_SUCCESS, CUstream};
-use towline_backend::nccl::result;
-
+pub(crate) use calls::*;
 pub(crate) use communicator::Communicators;
+pub(crate) use types::*;
 
-#[allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    reason = "declared as a whole"
-)]
+use crate::export;
+
+/// Types, constants and errors of `api/nccl/types.rs`.
 mod types {
-    use super::*;
+    #![allow(
+        dead_code,
+        non_camel_case_types,
+        non_upper_case_globals,
+        reason = "named as in the C API, whose types stand there whole"
+    )]
+    #![allow(
+        unreachable_pub,
+        reason = "functions that programs reach by their symbols have them"
+    )]
+
+    use std::ffi::{c_char, c_void};
+
+    use towline_backend::cuda::{CUevent, CUstream};
 
     include!(concat!(env!("OUT_DIR"), "/nccl_types.rs"));
 }
 
-use types::*;
-
-/// What a call answers that could not run at all.
-trait Failed {
-    const FAILED: Self;
-}
-
-impl Failed for ncclResult_t {
-    const FAILED: Self = result::INTERNAL_ERROR;
-}
-
-impl Failed for *const c_char {
-    const FAILED: Self = c"an error inside Towline".as_ptr();
-}
-
-impl Failed for () {
-    const FAILED: Self = ();
-}
-
-/// Runs a call as those of the driver run: panics and forked children end in its own failure.
-fn guard<T: Failed>(name: &'static str, call: impl FnOnce() -> T) -> T {
-    let mut answer = None;
-    crate::export::guard(name, |_| {
-        answer = Some(call());
-        match answer {
-            Some(_) => CUDA_SUCCESS,
-            None => CUDA_ERROR_UNKNOWN,
-        }
-    });
-    answer.unwrap_or(T::FAILED)
-}
-
-/// Answers a call that no server can be asked for.
-fn refuse() -> ncclResult_t {
-    result::INVALID_USAGE
-}
-
-mod symbols {
+/// The exported functions.
+mod exports {
     #![allow(
         unreachable_pub,
-        clippy::let_unit_value,
         unused_unsafe,
-        reason = "programs reach these functions by their symbols"
+        reason = "programs reach these functions by their symbols; some have no contract"
     )]
+
+    use std::ffi::{c_char, c_void};
 
     use super::*;
 
     include!(concat!(env!("OUT_DIR"), "/nccl_exports.rs"));
+}
+
+/// Runs an exported function as those of the driver run; `failed` is its answer if it could not.
+fn guard<T>(name: &'static str, failed: T, call: impl FnOnce() -> T) -> T {
+    export::guarded(name, || {
+        let answer = call();
+        log::trace!("{name}");
+        answer
+    })
+    .unwrap_or(failed)
+}
+
+/// Answers a function that is declared and not carried, and says so in the log.
+fn refuse<T>(name: &'static str, answer: T) -> T {
+    log::warn!(
+        "{name} is not supported by Towline's NCCL; docs/coverage/nccl.md lists the functions that are"
+    );
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panic_becomes_the_failure_of_the_call() {
+        let result = guard("test", ncclInternalError, || {
+            std::panic::resume_unwind(Box::new("inside"))
+        });
+        assert_eq!(result, ncclInternalError);
+    }
+
+    #[test]
+    fn refused_functions_answer_invalid_usage() {
+        // SAFETY: the function reads none of its arguments.
+        let result = unsafe {
+            exports::towline_ncclParamGet(
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                0,
+                std::ptr::null_mut(),
+            )
+        };
+        assert_eq!(result, ncclInvalidUsage);
+        // SAFETY: as above.
+        let team = unsafe { exports::towline_ncclTeamWorld(std::ptr::null_mut()) };
+        assert_eq!(team.nRanks, 0);
+    }
 }

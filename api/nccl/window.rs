@@ -1,15 +1,7 @@
-//! Memory that communicators know.
+//! Memory that is registered with a communicator.
 
 extern "C" {
-    /// Allocates device memory that communicators may register.
-    #[call]
-    fn ncclMemAlloc(ptr: *mut *mut c_void, size: usize) -> ncclResult_t;
-
-    /// Frees such memory.
-    #[call]
-    fn ncclMemFree(ptr: *mut c_void) -> ncclResult_t;
-
-    /// Makes a buffer known to a communicator.
+    /// Registers memory, so that collectives need not copy it.
     #[call]
     fn ncclCommRegister(
         comm: ncclComm_t,
@@ -18,25 +10,25 @@ extern "C" {
         handle: *mut *mut c_void,
     ) -> ncclResult_t;
 
-    /// Has a communicator forget a buffer.
+    /// Ends a registration.
     #[call]
     fn ncclCommDeregister(comm: ncclComm_t, handle: *mut c_void) -> ncclResult_t;
 
-    /// Makes a window of memory known to all ranks.
+    /// Makes memory of every rank a window that the others reach.
     #[call]
     fn ncclCommWindowRegister(
         comm: ncclComm_t,
         buff: *mut c_void,
         size: usize,
         win: *mut ncclWindow_t,
-        winFlags: c_int,
+        winFlags: i32,
     ) -> ncclResult_t;
 
     /// Ends a window.
     #[call]
     fn ncclCommWindowDeregister(comm: ncclComm_t, win: ncclWindow_t) -> ncclResult_t;
 
-    /// Tells where the memory of a window lies.
+    /// Tells the memory of a window.
     #[call(refused)]
     fn ncclWinGetUserPtr(
         comm: ncclComm_t,
