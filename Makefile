@@ -14,7 +14,7 @@ help: ## Show this list
 
 demo: ## Run OpenCL programs and a CUDA program on Towline servers on this machine
 	@scripts/setup demo
-	@$(ENV) && cargo build --release --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nvml -p towline-opencl
+	@$(ENV) && cargo build --release --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nccl -p towline-nvml -p towline-opencl
 	@$(MAKE) --no-print-directory -C workloads/opencl
 	@$(ENV) && scripts/demo
 
@@ -32,7 +32,7 @@ test-long: ## make test, and minutes of fuzzing, Miri, 64-bit Arm, tests that ta
 
 bench: ## Measure OpenCL calls and workloads, native against Towline
 	@scripts/setup demo
-	@$(ENV) && cargo build --release --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nvml -p towline-opencl
+	@$(ENV) && cargo build --release --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nccl -p towline-nvml -p towline-opencl
 	@$(MAKE) --no-print-directory -C workloads/opencl
 	@$(ENV) && mkdir -p build && $(TARGET_DIR)/release/towline bench opencl --json build/bench-opencl.json
 

@@ -48,9 +48,9 @@ build_workloads() {
 
 pack() {
   local target=${CARGO_TARGET_DIR:-target}/release
-  cargo build --release --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nvml -p towline-opencl
+  cargo build --release --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nccl -p towline-nvml -p towline-opencl
   mkdir -p "$packed"
-  for file in towline libtowline_{cuda,cudart12,cudart13,nvml,opencl}.so; do strip -o "$packed/$file" "$target/$file"; done
+  for file in towline libtowline_{cuda,cudart12,cudart13,nccl,nvml,opencl}.so; do strip -o "$packed/$file" "$target/$file"; done
   build_workloads "$root/$packed/workloads/cuda" "$root/$packed" || echo "no ${NVCC:-nvcc}: the workloads are compiled where they run"
   make --no-print-directory -C crates/towline-e2e/programs OPENCL_LIBS= BUILD="$root/$packed/programs" "$root/$packed/programs/cuda_meets"
   du -sh "$packed"

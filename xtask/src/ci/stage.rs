@@ -81,7 +81,7 @@ pub(super) const STAGES: &[Stage] = &[
     Stage {
         name: "build",
         tiers: TEST,
-        command: "cargo build --release --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nvml -p towline-opencl",
+        command: "cargo build --release --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nccl -p towline-nvml -p towline-opencl",
         ..STAGE
     },
     Stage {
@@ -519,7 +519,7 @@ pub(super) const STAGES: &[Stage] = &[
         name: "aarch64-check",
         tiers: LONG,
         tools: &[Tool::Target(AARCH64)],
-        command: "cargo check --target aarch64-unknown-linux-gnu --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nvml -p towline-opencl",
+        command: "cargo check --target aarch64-unknown-linux-gnu --locked -p towline-cli -p towline-cuda -p towline-cudart12 -p towline-cudart13 -p towline-nccl -p towline-nvml -p towline-opencl",
         ..STAGE
     },
     Stage {

@@ -5,6 +5,7 @@
 //! bin/towline-sim                                   only by install, where this machine has SimGrid
 //! lib/libtowline_cuda.so
 //! lib/libtowline_cudart{12,13}.so
+//! lib/libtowline_nccl.so
 //! lib/libtowline_nvml.so
 //! lib/libtowline_opencl.so
 //! lib/towline/libtowline_pmpi_{mpich,openmpi}.so    only by install, of those MPIs that this machine has a compiler for
@@ -43,11 +44,12 @@ use crate::workspace::Workspace;
 
 const PROGRAM: &str = "towline";
 /// The packages whose programs and libraries are released.
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 7] = [
     "towline-cli",
     "towline-cuda",
     "towline-cudart12",
     "towline-cudart13",
+    "towline-nccl",
     "towline-nvml",
     "towline-opencl",
 ];
@@ -55,6 +57,7 @@ const LIBRARIES: &[&str] = &[
     "libtowline_cuda.so",
     "libtowline_cudart12.so",
     "libtowline_cudart13.so",
+    "libtowline_nccl.so",
     "libtowline_nvml.so",
     "libtowline_opencl.so",
 ];

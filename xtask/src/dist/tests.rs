@@ -39,11 +39,12 @@ fn digests_name_every_file_as_sha256sum_does() {
 }
 
 /// The files that packages are made of; programs and libraries can be executed.
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "bin/towline",
     "lib/libtowline_cuda.so",
     "lib/libtowline_cudart12.so",
     "lib/libtowline_cudart13.so",
+    "lib/libtowline_nccl.so",
     "lib/libtowline_nvml.so",
     "lib/libtowline_opencl.so",
     "lib/towline/python/towline_bench/__init__.py",
