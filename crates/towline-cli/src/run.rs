@@ -7,6 +7,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
-use towline_client::collectives;
+use towline_client::collectives::COLLECTIVES;
 use towline_client::config;
 use towline_client::report::MARK_VARIABLE;
 use towline_client::timeline;
@@ -30,8 +31,6 @@ pub(crate) const LIBRARY: &str = "libtowline_opencl.so";
 pub(crate) const CUDA_LIBRARY: &str = "libtowline_cuda.so";
 /// Our NVML library's, beside it.
 const NVML_LIBRARY: &str = "libtowline_nvml.so";
-/// Our NCCL library's, beside it.
-const NCCL_LIBRARY: &str = "libtowline_nccl.so";
 /// The names that programs load the driver and NVML by; those without a version too, though only development packages have them.
 const CUDA_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 const NVML_NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
@@ -40,6 +39,10 @@ pub(crate) const CUDART: [(&str, &str); 2] = [
     ("libcudart.so.12", "libtowline_cudart12.so"),
     ("libcudart.so.13", "libtowline_cudart13.so"),
 ];
+/// Our NCCL library, beside them, and the name that programs load it by.
+const NCCL: (&str, &str) = ("libnccl.so.2", "libtowline_nccl.so");
+/// Libraries that the loader takes before all others.
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 /// Where OpenCL loaders look when not told otherwise.
 const USUAL_VENDORS: &str = "/etc/OpenCL/vendors";
 /// Tells our library where this machine's own vendors are.
@@ -49,7 +52,7 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
     let chosen = servers::choose(&options.servers)?;
     // Checked now: the program itself could only say that it has no device.
     let access = servers::access(&chosen.settings)?;
-    let mut command = command(options, &chosen)?;
+    let mut command = prepared(options, &chosen, false)?;
     let program = command.get_program().to_string_lossy().into_owned();
     let allow_none = is_set(options.allow_none, chosen.settings.run.allow_none);
     let terminal = std::io::stderr().is_terminal();
@@ -61,7 +64,7 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
                 }
                 let refused = is_set(options.no_collectives, chosen.settings.run.no_collectives);
                 if offer.collectives && !refused {
-                    add_collectives(&mut command)?;
+                    command = prepared(options, &chosen, true)?;
                 }
             }
             Err(why) if allow_none => eprintln!("towline: no device: {why}"),
@@ -96,6 +99,11 @@ fn is_set(option: bool, setting: Option<bool>) -> bool {
 
 /// The program with the variables that give it the devices of servers.
 pub(crate) fn command(options: &RunOptions, chosen: &Chosen) -> anyhow::Result<Command> {
+    prepared(options, chosen, false)
+}
+
+/// As [`command`]; with collectives our NCCL stands in for the program's own.
+fn prepared(options: &RunOptions, chosen: &Chosen, collectives: bool) -> anyhow::Result<Command> {
     let settings = &chosen.settings;
     let library = find_library()?;
     let (program, arguments) = options.program.split_first().context("no program given")?;
@@ -129,8 +137,18 @@ pub(crate) fn command(options: &RunOptions, chosen: &Chosen) -> anyhow::Result<C
                 libraries.push((soname, cudart));
             }
         }
-        let path = search_path(&driver_folder(&links, &libraries)?)?;
-        command.env("LD_LIBRARY_PATH", path);
+        let nccl = collectives.then(|| beside(NCCL.1)).flatten();
+        libraries.extend(nccl.clone().map(|library| (NCCL.0, library)));
+        let folder = driver_folder(&links, &libraries)?;
+        command.env("LD_LIBRARY_PATH", search_path(&folder)?);
+        if nccl.is_some() {
+            // PyTorch finds its own copy by a DT_RPATH, which goes before LD_LIBRARY_PATH, unless one of its name is loaded already. The
+            // link is named, not the library, for the driver to be found beside it where a program sets another LD_LIBRARY_PATH.
+            let before = std::env::var_os(PRELOAD_VARIABLE).unwrap_or_default();
+            command
+                .env(PRELOAD_VARIABLE, preload(&folder.join(NCCL.0), &before)?)
+                .env(COLLECTIVES, "1");
+        }
     }
     if cudart && beside(CUDA_LIBRARY).is_none() {
         bail!(missing_cudart(CUDA_LIBRARY, &library));
@@ -263,23 +281,21 @@ fn vendor_files(vendors: &OsStr) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
     Ok(found)
 }
 
-/// Puts our NCCL before the program's own. By LD_PRELOAD: PyTorch names the folder of its own in a way that goes before LD_LIBRARY_PATH, and a
-/// library of the same name that is there already before both.
-fn add_collectives(command: &mut Command) -> anyhow::Result<()> {
-    let library = find_library()?;
-    let beside = library.parent().map(|folder| folder.join(NCCL_LIBRARY));
-    let Some(nccl) = beside.and_then(|path| path.canonicalize().ok()) else {
-        return Ok(());
-    };
-    let mut preload = nccl.into_os_string();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        preload.push(":");
-        preload.push(others);
+/// `LD_PRELOAD` with a library in front.
+fn preload(library: &Path, before: &OsStr) -> anyhow::Result<OsString> {
+    let library = library.as_os_str();
+    let separates = |byte: &u8| matches!(byte, b' ' | b':');
+    if library.as_bytes().iter().any(separates) {
+        bail!(
+            "{PRELOAD_VARIABLE} cannot hold {}, which has a space or a colon: give --no-collectives, or name another folder in \
+             XDG_RUNTIME_DIR",
+            library.display()
+        );
     }
-    command
-        .env("LD_PRELOAD", preload)
-        .env(collectives::COLLECTIVES, "1");
-    Ok(())
+    let others = before.as_bytes().split(separates);
+    let others = others.filter(|other| !other.is_empty() && *other != library.as_bytes());
+    let all: Vec<&[u8]> = std::iter::once(library.as_bytes()).chain(others).collect();
+    Ok(OsString::from_vec(all.join(&b':')))
 }
 
 /// Our libraries, each under the names that programs load it by.
@@ -516,6 +532,20 @@ mod tests {
             expected.map(|(name, library)| (name, library.to_owned()))
         );
         assert_eq!(driver_links(cuda, None).len(), 2);
+    }
+
+    #[test]
+    fn preloaded_library_comes_once_and_first() {
+        let library = Path::new("/links/libnccl.so.2");
+        let with = |before: &str| preload(library, OsStr::new(before)).unwrap();
+        assert_eq!(with(""), "/links/libnccl.so.2");
+        assert_eq!(with("/a.so b.so"), "/links/libnccl.so.2:/a.so:b.so");
+        assert_eq!(
+            with("/a.so:/links/libnccl.so.2"),
+            "/links/libnccl.so.2:/a.so"
+        );
+        let error = preload(Path::new("/my links/libnccl.so.2"), OsStr::new("")).unwrap_err();
+        assert!(error.to_string().contains("a space"), "{error}");
     }
 
     #[test]
