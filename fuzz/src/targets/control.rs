@@ -97,6 +97,7 @@ pub fn seeds() -> Vec<Seed> {
     let connected = PeerConnected { lane, outcome: Err("it is not listed".into()) };
     let two = [Message::StatusRequest.encode(), Message::DevicesRequest.encode()].concat();
     vec![
+        Seed::new("hello-of-job", Message::Hello(hello.clone().of_tenant("anna").of_job("train")).encode()),
         Seed::new("hello", Message::Hello(hello).encode()),
         Seed::new("reject", Message::Reject(reject).encode()),
         Seed::new("status", Message::Status(status).encode()),

@@ -161,6 +161,7 @@ fn grant() -> SessionGrant {
             chunk_count: 16,
         },
         grace_ms: 60_000,
+        collectives: true,
         peers: vec!["tcp://gpu2:7140".into()],
     }
 }
