@@ -18,6 +18,7 @@ mod devices;
 mod faults;
 mod first_run;
 mod footprint;
+mod jobs;
 mod kernel_cache;
 mod leases;
 mod lifecycle;

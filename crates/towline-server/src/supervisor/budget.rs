@@ -6,7 +6,7 @@ use super::MAX_UNPROVEN;
 /// Descriptors of one session in the supervisor: its control connection, its worker's channel, log and process, and lanes on their way
 /// to it.
 const PER_SESSION: usize = 8;
-/// Connections without a session that have not been counted, listeners, files, and workers that are being started.
+/// Connections without a session that have not been counted, listeners, files, namespaces of jobs, and workers that are being started.
 const OTHERS: usize = MAX_UNPROVEN + 512;
 
 /// See the module's text.

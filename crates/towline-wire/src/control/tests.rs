@@ -267,7 +267,7 @@ fn unknown_tenant_costs_what_a_wrong_token_costs() {
 }
 
 #[test]
-fn job_survives_the_handshake_and_is_cut_to_its_limit() {
+fn job_names_arrive_cut_to_their_limit() {
     let asked = |name: &str| {
         let (_, first) = ClientHandshake::start(hello().of_job(name), None, CHANNEL);
         let mut server = server(None, SERVER_NONCE);
