@@ -917,6 +917,50 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
+    fn options(arguments: &[&str]) -> ServeOptions {
+        let all = ["towline", "serve"].iter().chain(arguments);
+        let all: Vec<OsString> = all.map(OsString::from).collect();
+        config::serve_options(&all).unwrap()
+    }
+
+    #[test]
+    fn collectives_are_off_unless_asked_for() {
+        assert!(collectives(&options(&[])).unwrap().is_none());
+        let error = collectives(&options(&["--collectives", "--cuda", "off"]));
+        assert!(error.unwrap_err().to_string().contains("--cuda off"));
+    }
+
+    #[test]
+    fn workers_of_jobs_have_the_defaults_of_nccl() {
+        let given = collectives(&options(&["--collectives"])).unwrap().unwrap();
+        assert_eq!(given.reach, Reach::Local);
+        assert_eq!(given.library, "libnccl.so.2");
+        assert!(given.keep_readable.is_empty());
+        for (name, value) in NCCL_DEFAULTS {
+            let of_name = |(known, _): &&(OsString, OsString)| known == name;
+            let found: Vec<_> = given.environment.iter().filter(of_name).collect();
+            assert_eq!(found.len(), 1, "{name}");
+            let ours = std::env::var_os(name).unwrap_or_else(|| value.into());
+            assert_eq!(found[0].1, ours);
+        }
+    }
+
+    #[test]
+    fn library_of_collectives_stays_readable() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("libnccl.so.2");
+        let path = file.to_str().unwrap();
+        let network = ["--collectives", "network", "--nccl", path];
+        let missing = collectives(&options(&network)).unwrap_err();
+        assert!(missing.to_string().contains("(--nccl)"), "{missing}");
+        std::fs::write(&file, "").unwrap();
+        let given = collectives(&options(&network)).unwrap().unwrap();
+        assert_eq!(given.reach, Reach::Network);
+        let real = file.canonicalize().unwrap();
+        assert_eq!(Path::new(&given.library), real);
+        assert_eq!(given.keep_readable, [real]);
+    }
+
     #[test]
     fn vendor_libraries_are_found_through_their_files() {
         let folder = tempfile::tempdir().unwrap();
