@@ -226,7 +226,9 @@ pub enum SupervisorError {
     },
     /// Workers of a job could not be kept together and apart from all else.
     #[error(
-        "cannot offer collectives between workers of this host (--collectives local): {reason}; run the server as root or where it may          make namespaces, or have workers share the network of this host (--collectives network)"
+        "cannot offer collectives between workers of this host (--collectives local): {reason}; run the server as root or where it may \
+         make namespaces, have clients come over local sockets alone (--listen local), or have workers share the network of this host \
+         (--collectives network)"
     )]
     Collectives {
         /// Why.
