@@ -998,7 +998,7 @@ pub(crate) struct ServeOptions {
     pub(crate) ready_file: Option<PathBuf>,
 }
 
-/// How far workers of a job reach.
+/// The reach of a job's workers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum CollectivesReach {
     /// Each other, on this machine

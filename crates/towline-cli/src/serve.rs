@@ -416,7 +416,7 @@ fn supervisor_config(
     })
 }
 
-/// How CUDA sessions of a job reach each other.
+/// The way in which CUDA sessions of a job reach each other.
 fn collectives(options: &ServeOptions) -> anyhow::Result<Option<CollectivesConfig>> {
     let Some(reach) = options.collectives else {
         return Ok(None);

@@ -16,7 +16,7 @@ use rustix::net::AddressFamily;
 
 use crate::{Context, SysError};
 
-/// Where a filter finds the source in an IP header, and the source port in a TCP header.
+/// Offsets of the source in an IP header, and of the source port in a TCP header.
 const IPV4_SOURCE: u32 = 12;
 const IPV6_SOURCE: u32 = 8;
 const SOURCE_PORT: u32 = 0;

@@ -23,7 +23,7 @@ const JOBS: usize = 64;
 /// The files in a job's /dev/shm may have as much room as the temporary files of so many sessions.
 const MEMORY_SHARE: u64 = 4;
 
-/// How sessions of a job reach each other.
+/// The way in which sessions of a job reach each other.
 #[derive(Clone, Debug)]
 pub struct CollectivesConfig {
     /// The other workers that a worker of a job reaches.
@@ -205,7 +205,7 @@ impl Job {
         }
     }
 
-    /// What a session of it is told.
+    /// The grant for a session of it.
     pub(super) fn grant(&self) -> CollectivesGrant {
         CollectivesGrant {
             library: self.config.library.clone(),

@@ -29,7 +29,7 @@
 //! - `folder`: the workers' folders on disk, and their user numbers.
 //! - `output`: what workers write, on its way to the log.
 //!
-//! Lock order: jobs, then the folders of workers; tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then turns, then the
+//! Lock order: jobs, then the folders of workers. Tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then turns, then the
 //! table of tenants, then a tenant. Stores of kernels, then the sessions of one, then what is saved of one. No lock is held while sending to
 //! a client.
 
@@ -165,7 +165,7 @@ pub struct SupervisorConfig {
     pub cuda_is_expected: bool,
     /// How many workers may wait for clients to come.
     pub most_ahead: MostAhead,
-    /// How CUDA sessions of a job reach each other; `None` where they do not.
+    /// The way in which CUDA sessions of a job reach each other; `None` where they do not.
     pub collectives: Option<CollectivesConfig>,
     /// How to start the worker that asks NVML; `None` where nothing of it is told.
     pub nvml_worker: Option<WorkerProgram>,
@@ -231,7 +231,7 @@ pub enum SupervisorError {
          (--collectives network)"
     )]
     Collectives {
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// The workers' folders could not be made.

@@ -318,11 +318,11 @@ pub struct SessionParameters {
     pub limits_own_memory: bool,
     /// Its lanes outlive cuts.
     pub resumes: bool,
-    /// How it takes part in collectives of its job; `None` where it does not.
+    /// Its part in collectives of its job; `None` where it has none.
     pub collectives: Option<CollectivesGrant>,
 }
 
-/// What a session needs for collectives with the others of its job, whose workers its own reaches.
+/// The needs of a session for collectives with the others of its job, whose workers its own reaches.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct CollectivesGrant {
     /// The library of collectives, by name or path.

@@ -390,6 +390,8 @@ pub(super) fn supervise() {
     println!("again: file: {}", again.does(format!("read {name}")));
     drop(again);
     supervisor.stop();
+    // Workers that share the host's have left it there.
+    let _ = std::fs::remove_file(std::path::Path::new("/dev/shm").join(&name));
     let left = rustix::process::waitpid(None, rustix::process::WaitOptions::NOHANG);
     println!(
         "left behind: {}",

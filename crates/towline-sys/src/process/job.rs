@@ -164,7 +164,7 @@ impl Child {
         Ok(rustix::fs::open(path, flags, Mode::empty())?)
     }
 
-    /// Why it has ended.
+    /// The cause of its end.
     fn failure(self) -> io::Error {
         let status = rustix::process::waitpid(Some(self.0), WaitOptions::empty());
         std::mem::forget(self);
