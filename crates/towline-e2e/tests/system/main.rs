@@ -27,6 +27,7 @@ mod many;
 mod metrics;
 mod migration;
 mod mix;
+mod nccl;
 mod nvml;
 mod peers;
 mod processes;
