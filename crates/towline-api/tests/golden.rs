@@ -40,13 +40,14 @@ fn files() -> Vec<(PathBuf, String)> {
         let calls = api.calls.iter();
         all.extend(calls.map(|call| (folder.join(file(call)), show(&api, call))));
     }
-    let shows: [(_, fn(&Function) -> String); 2] = [("cuda", runtime::show), ("nccl", nccl::show)];
-    for ((prefix, show), name) in shows.into_iter().zip(["cudart", "nccl"]) {
+    let mut add = |name, prefix: &str, show: fn(&Function) -> String| {
         let (declared, folder) = functions(name);
         let file = |function: &Function| snake(function.name.trim_start_matches(prefix));
         let functions = declared.functions.iter();
         all.extend(functions.map(|function| (folder.join(file(function)), show(function))));
-    }
+    };
+    add("cudart", "cuda", runtime::show);
+    add("nccl", "nccl", nccl::show);
     all
 }
 
