@@ -52,7 +52,10 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
     let chosen = servers::choose(&options.servers)?;
     // Checked now: the program itself could only say that it has no device.
     let access = servers::access(&chosen.settings)?;
-    let mut command = prepared(options, &chosen, false)?;
+    let refused = is_set(options.no_collectives, chosen.settings.run.no_collectives);
+    // Who says so knows that the servers offer them: they may not be asked.
+    let asked = std::env::var_os(COLLECTIVES).is_some_and(|value| value == "1");
+    let mut command = prepared(options, &chosen, asked && !refused)?;
     let program = command.get_program().to_string_lossy().into_owned();
     let allow_none = is_set(options.allow_none, chosen.settings.run.allow_none);
     let terminal = std::io::stderr().is_terminal();
@@ -62,8 +65,7 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
                 if terminal {
                     eprintln!("{}", offer.line);
                 }
-                let refused = is_set(options.no_collectives, chosen.settings.run.no_collectives);
-                if offer.collectives && !refused {
+                if offer.collectives && !asked && !refused {
                     command = prepared(options, &chosen, true)?;
                 }
             }
