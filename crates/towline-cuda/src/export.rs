@@ -21,21 +21,26 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 /// Runs a call on the process's driver: panics and forked children end in the call's own failure.
 pub(crate) fn guard(
     name: &'static str,
-    call: impl FnOnce(&'static Driver) -> CUresult,
+    mut call: impl FnMut(&'static Driver) -> CUresult,
 ) -> CUresult {
-    let called = guarded(name, || {
-        let status = call(driver::process());
-        if status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY {
-            log::debug!("{name}: {}", status_name(status).unwrap_or("?"));
-        } else {
-            log::trace!("{name}: {status}");
+    run(name, &mut call)
+}
+
+/// As [`guard`]: one function for all symbols, since a copy for each is a third of a megabyte.
+#[inline(never)]
+fn run(name: &'static str, call: &mut dyn FnMut(&'static Driver) -> CUresult) -> CUresult {
+    match guarded(name, || call(driver::process())) {
+        Ok(status) => {
+            if status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY {
+                log::debug!("{name}: {}", status_name(status).unwrap_or("?"));
+            } else {
+                log::trace!("{name}: {status}");
+            }
+            status
         }
-        status
-    });
-    called.unwrap_or_else(|failure| match failure {
-        Failure::Forked => CUDA_ERROR_NOT_INITIALIZED,
-        Failure::Panicked => FAILED,
-    })
+        Err(Failure::Forked) => CUDA_ERROR_NOT_INITIALIZED,
+        Err(Failure::Panicked) => FAILED,
+    }
 }
 
 /// A reason why a call could not run, or not to its end. The user has been told.
@@ -74,10 +79,7 @@ unsafe fn clear<T>(place: *mut T) {
 }
 
 /// As [`guard`], for a call whose default stream is the thread's own and that has no parameter to say so.
-fn guard_per_thread(
-    name: &'static str,
-    call: impl FnOnce(&'static Driver) -> CUresult,
-) -> CUresult {
+fn guard_per_thread(name: &'static str, call: impl Fn(&'static Driver) -> CUresult) -> CUresult {
     guard(name, |driver| {
         crate::thread::with_own_default(|| call(driver))
     })

@@ -88,7 +88,12 @@ pub(crate) fn slot(
     call: impl FnOnce(&'static Driver) -> CUresult,
 ) -> CUresult {
     log::trace!("slot {number} of table {table}");
-    crate::export::guard(table, call)
+    // Slots own what they write to; exported functions, of which there are hundreds, do not.
+    let mut call = Some(call);
+    crate::export::guard(table, |driver| match call.take() {
+        Some(call) => call(driver),
+        None => CUDA_ERROR_UNKNOWN,
+    })
 }
 
 /// The addresses that the runtime's check covers.

@@ -49,14 +49,18 @@ mod exports {
     include!(concat!(env!("OUT_DIR"), "/nccl_exports.rs"));
 }
 
-/// Runs an exported function as those of the driver run; `failed` is its answer if it could not.
-fn guard<T>(name: &'static str, failed: T, call: impl FnOnce() -> T) -> T {
-    export::guarded(name, || {
-        let answer = call();
+/// Runs an exported function as those of the driver run; `answer` is what it says if it could not.
+fn guard<T>(name: &'static str, mut answer: T, call: impl Fn() -> T) -> T {
+    run(name, &mut || answer = call());
+    answer
+}
+
+/// One function for all symbols, as in [`export`].
+#[inline(never)]
+fn run(name: &'static str, call: &mut dyn FnMut()) {
+    if export::guarded(name, call).is_ok() {
         log::trace!("{name}");
-        answer
-    })
-    .unwrap_or(failed)
+    }
 }
 
 /// Answers a function that is declared and not carried, and says so in the log.
