@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""One rank of a job over NCCL: RANK and WORLD_SIZE say which, MASTER_ADDR and MASTER_PORT where the ranks meet, DEVICE which GPU it has.
+"""One rank of a job over NCCL.
 
-The parts: `bus` measures collectives and checks their results; `ddp`, `fsdp` and `tensor` train, and say each step's loss and time;
-`graph` replays captured collectives; `abort` loses a rank. Rank 0 prints a line of JSON.
+RANK and WORLD_SIZE say which, MASTER_ADDR and MASTER_PORT where the ranks meet, DEVICE which GPU it has. The parts:
+`bus` measures collectives and checks their results; `ddp`, `fsdp` and `tensor` train, and say each loss and time;
+`graph` replays captured collectives. Rank 0 prints a line of JSON for each.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def seconds(call, rounds: int, each: bool) -> float:
 
 
 def operations(count: int):
-    """Each collective over `count` floats: its bytes, the share of them that crosses the bus, the call, and a check of its result."""
+    """Each collective over `count` floats: bytes, their share that crosses the bus, the call, a check of its result."""
     mine = torch.full((count,), float(RANK + 1), device=DEVICE)
     other = torch.empty(count, device=DEVICE)
     gathered = torch.empty(count * RANKS, device=DEVICE)
@@ -56,12 +57,26 @@ def operations(count: int):
 
     around = (RANKS - 1) / RANKS
     size = count * 4
-    yield "all_reduce", size, 2 * around, lambda: dist.all_reduce(turn), lambda: (all_reduce(), bool((turn == total).all()))[1]
-    yield "all_gather", size * RANKS, around, lambda: dist.all_gather_into_tensor(gathered, mine), lambda: bool(
-        (gathered.view(RANKS, count) == torch.arange(1.0, RANKS + 1, device=DEVICE)[:, None]).all()
+    yield (
+        "all_reduce",
+        size,
+        2 * around,
+        lambda: dist.all_reduce(turn),
+        lambda: (all_reduce(), bool((turn == total).all()))[1],
     )
-    yield "reduce_scatter", size * RANKS, around, lambda: dist.reduce_scatter_tensor(other, spread), lambda: bool(
-        (other == total).all()
+    yield (
+        "all_gather",
+        size * RANKS,
+        around,
+        lambda: dist.all_gather_into_tensor(gathered, mine),
+        lambda: bool((gathered.view(RANKS, count) == torch.arange(1.0, RANKS + 1, device=DEVICE)[:, None]).all()),
+    )
+    yield (
+        "reduce_scatter",
+        size * RANKS,
+        around,
+        lambda: dist.reduce_scatter_tensor(other, spread),
+        lambda: bool((other == total).all()),
     )
     yield "send_recv", size, 1.0, exchange, lambda: bool((other == float((RANK - 1) % RANKS + 1)).all())
 
@@ -116,7 +131,10 @@ def ddp() -> None:
 
         model = torchvision.models.resnet50(num_classes=100).to(DEVICE)
         wrapped = torch.nn.parallel.DistributedDataParallel(model, device_ids=[DEVICE.index])
-        images = lambda: (torch.randn(32, 3, 224, 224, device=DEVICE), torch.randint(0, 100, (32,), device=DEVICE))
+
+        def images():
+            return (torch.randn(32, 3, 224, 224, device=DEVICE), torch.randint(0, 100, (32,), device=DEVICE))
+
         return wrapped, images
 
     train(wrap)
@@ -135,7 +153,9 @@ def fsdp() -> None:
     def wrap():
         from torch.distributed.fsdp import fully_shard
 
-        model = torch.nn.Sequential(*(Block(512) for _ in range(4)), torch.nn.Flatten(), torch.nn.Linear(512 * 64, 100)).to(DEVICE)
+        model = torch.nn.Sequential(
+            *(Block(512) for _ in range(4)), torch.nn.Flatten(), torch.nn.Linear(512 * 64, 100)
+        ).to(DEVICE)
         for layer in model[:4]:
             fully_shard(layer)
         fully_shard(model)
@@ -151,7 +171,10 @@ def tensor() -> None:
 
         mesh = init_device_mesh("cuda", (RANKS,))
         torch.manual_seed(0)
-        layers = [torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1024)) for _ in range(4)]
+        layers = [
+            torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1024))
+            for _ in range(4)
+        ]
         model = torch.nn.Sequential(*layers, torch.nn.Linear(1024, 100)).to(DEVICE)
         for layer in model[:4]:
             parallelize_module(layer, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
