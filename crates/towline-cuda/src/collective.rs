@@ -1,6 +1,7 @@
 //! Kernels that NCCL runs between several ranks. While they run they wait for what other processes write to host memory, which reaches
 //! them only when the program waits: one would never end. They are refused, and a job of several ranks fails at its first collective.
-//! One rank alone needs none of them, unless it sends to itself.
+//! One rank alone needs none of them, unless it sends to itself. Where servers offer collectives the program's own NCCL is not used
+//! ([`crate::nccl`]).
 
 use std::sync::Once;
 
@@ -23,8 +24,8 @@ pub(crate) fn refuse_between_ranks(known: &Known) -> Result<(), CUresult> {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         log::error!(
-            "NCCL between several ranks does not run through Towline yet: use one rank for each program, or another backend, such as \
-             gloo or MPI"
+            "the program's own NCCL cannot join several ranks: have the servers run it beside the devices (`towline serve --collectives`, \
+             and start the program by `towline run`), or use another backend, such as gloo or MPI"
         );
     });
     Err(CUDA_ERROR_NOT_SUPPORTED)

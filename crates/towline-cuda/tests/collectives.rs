@@ -415,15 +415,13 @@ fn one_thread_has_several_ranks() {
     for (device, comm) in comms.into_iter().enumerate() {
         let stream = Rank::enter(device);
         let (mut rank, mut count, mut ordinal) = (-1, -1, -1);
-        // SAFETY: the places are locals.
-        let told = unsafe {
-            [
-                towline_ncclCommUserRank(comm, &raw mut rank),
-                towline_ncclCommCount(comm, &raw mut count),
-                towline_ncclCommCuDevice(comm, &raw mut ordinal),
-            ]
-        };
-        assert_eq!(told, [SUCCESS; 3]);
+        // SAFETY: in this and the others: the place is a local.
+        let told_rank = unsafe { towline_ncclCommUserRank(comm, &raw mut rank) };
+        // SAFETY: as above.
+        let told_count = unsafe { towline_ncclCommCount(comm, &raw mut count) };
+        // SAFETY: as above.
+        let told_device = unsafe { towline_ncclCommCuDevice(comm, &raw mut ordinal) };
+        assert_eq!([told_rank, told_count, told_device], [SUCCESS; 3]);
         assert_eq!(
             [rank, count, ordinal],
             [device as c_int, 4, device as c_int]
@@ -500,10 +498,8 @@ fn a_reduction_of_ones_own_multiplies_first() {
         rank.settle();
         assert_eq!(mine.values(), [30]);
         // SAFETY: the communicator lives.
-        assert_eq!(
-            unsafe { towline_ncclRedOpDestroy(reduction, comm) },
-            SUCCESS
-        );
+        let ended = unsafe { towline_ncclRedOpDestroy(reduction, comm) };
+        assert_eq!(ended, SUCCESS);
         // SAFETY: as above.
         assert_ne!(unsafe { towline_ncclRedOpDestroy(SUM, comm) }, SUCCESS);
     });
@@ -527,8 +523,10 @@ fn a_rank_that_aborts_fails_the_others() {
         // SAFETY: the place is a local.
         let told = unsafe { towline_ncclCommGetAsyncError(comm, &raw mut state) };
         assert_eq!((told, state), (SUCCESS, REMOTE_ERROR));
+        // SAFETY: the communicator lives.
+        let text = unsafe { towline_ncclGetLastError(comm) };
         // SAFETY: the text ends with a zero.
-        let text = unsafe { std::ffi::CStr::from_ptr(towline_ncclGetLastError(comm)) };
+        let text = unsafe { std::ffi::CStr::from_ptr(text) };
         assert!(text.to_string_lossy().contains("rank"), "{text:?}");
     });
 }
