@@ -525,7 +525,7 @@ mod tests {
     #[test]
     fn an_edge_to_no_node_is_refused() {
         let mut graph = sample();
-        graph.edges[0].to = 12;
+        graph.edges[0].to = graph.nodes.len() as u32;
         assert!(Graph::decode(&graph.encode()).is_err());
     }
 
