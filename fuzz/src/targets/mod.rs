@@ -16,7 +16,7 @@ macro_rules! targets {
 }
 
 targets! {
-    address, chunk, control, cubin, cuda_reply, cuda_request, facts, fatbin, files, frame, handles, handshake, landing,
+    address, chunk, collective, control, cubin, cuda_reply, cuda_request, facts, fatbin, files, frame, handles, handshake, landing,
     peer, ptx, push, reply, request, resume, shm_ring, snapshot, trace,
 }
 

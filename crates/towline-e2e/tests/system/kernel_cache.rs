@@ -51,7 +51,10 @@ fn stores(tenants: &Tenants) -> BTreeMap<String, BTreeMap<String, SystemTime>> {
 fn wait_for_stores(tenants: &Tenants, count: usize) {
     let have_kernels = || {
         let stores = stores(tenants);
-        stores.values().filter(|store| store.len() >= 2).count() == count
+        let is_whole = |store: &&BTreeMap<String, SystemTime>| {
+            store.len() >= 2 && !store.keys().any(|file| file.ends_with(".new"))
+        };
+        stores.values().filter(is_whole).count() == count
     };
     assert!(
         holds_within(PATIENCE, have_kernels),
