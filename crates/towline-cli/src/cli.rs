@@ -650,7 +650,7 @@ pub(crate) struct RunOptions {
     pub(crate) no_cudart_handshake: bool,
     /// Leave the program its own NCCL
     ///
-    /// Where all servers offer collectives, NCCL's calls run there, beside the devices, so that several ranks work together.
+    /// Otherwise NCCL's calls run on the servers, beside the devices, if all of them offer collectives, so that several ranks work together.
     #[arg(long)]
     pub(crate) no_collectives: bool,
     /// Have the program use Towline's own CUDA runtime library

@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(2);
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What the servers offer.
+/// The servers' offer.
 pub(crate) struct Offer {
     /// The line for a terminal.
     pub(crate) line: String,

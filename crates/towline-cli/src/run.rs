@@ -53,7 +53,7 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
     // Checked now: the program itself could only say that it has no device.
     let access = servers::access(&chosen.settings)?;
     let refused = is_set(options.no_collectives, chosen.settings.run.no_collectives);
-    // Who says so knows that the servers offer them: they may not be asked.
+    // The user knows then that the servers offer them: they may not be asked.
     let asked = std::env::var_os(COLLECTIVES).is_some_and(|value| value == "1");
     let mut command = prepared(options, &chosen, asked && !refused)?;
     let program = command.get_program().to_string_lossy().into_owned();

@@ -388,7 +388,7 @@ fn work_of_a_stream_keeps_its_order_with_collectives() {
                 towline_ncclAllReduce(mine.at(), out.at(), 256, INT32, LARGEST, rank.comm, stream)
             };
             assert_eq!(reduced, SUCCESS);
-            // What comes behind it waits for it, and the next fill for that.
+            // The copy behind it waits for it, and the next fill for that.
             // SAFETY: as above.
             let copied = unsafe { driver.cuMemcpyDtoDAsync_v2(mine.0, out.0, 1024, stream) };
             assert_eq!(copied, CUDA_SUCCESS);
@@ -563,7 +563,7 @@ fn invalid_arguments_are_refused_before_they_leave() {
             towline_ncclBroadcast(mine.at(), mine.at(), 1, INT32, 1, rank.comm, rank.stream)
         };
         assert_eq!(beyond, INVALID_ARGUMENT);
-        // What failed in a group is the group's failure, and nothing of it is done.
+        // A failure in a group is the group's, and nothing of it is done.
         // SAFETY: no arguments.
         unsafe { towline_ncclGroupStart() };
         assert_eq!(call(INT32, SUM, rank.comm), SUCCESS);

@@ -8,7 +8,7 @@ use towline_wire::cuda::collective::{
 use crate::Seed;
 use crate::memory::{bounded, proportional};
 
-/// What was read is read again from its own words. Input: 64-bit words.
+/// Words that were read are read again from their own encoding. Input: 64-bit words.
 pub fn target(bytes: &[u8]) {
     let words = bytes.as_chunks::<8>().0.iter();
     let words: Vec<u64> = words.map(|word| u64::from_le_bytes(*word)).collect();

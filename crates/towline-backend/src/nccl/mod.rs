@@ -34,22 +34,22 @@ pub struct Communicator(pub usize);
 pub struct Made {
     /// The library's number.
     pub communicator: Communicator,
-    /// Which rank this is.
+    /// Its rank.
     pub rank: i32,
-    /// How many ranks there are.
+    /// The number of ranks.
     pub ranks: i32,
 }
 
 /// A communicator to be made.
 #[derive(Debug, Clone, Copy)]
 pub struct Member<'a> {
-    /// How it comes about.
+    /// Its origin.
     pub origin: Origin<'a>,
     /// The program's configuration in NCCL's layout; empty for none.
     pub config: &'a [u64],
 }
 
-/// How a communicator comes about; see [`towline_wire::cuda::collective::Origin`].
+/// A communicator's origin; see [`towline_wire::cuda::collective::Origin`].
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs, reason = "as the type of the same name")]
 pub enum Origin<'a> {
@@ -86,7 +86,7 @@ pub struct Operation {
     pub root: i32,
 }
 
-/// How a communicator ends, or stops.
+/// Ways in which a communicator ends, or stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Completes what was enqueued; it is still to be destroyed.
@@ -159,6 +159,6 @@ pub trait Collectives: Send + Sync {
     /// Ends such a reduction.
     fn end_scale(&self, communicator: Communicator, reduction: i32) -> Result<(), i32>;
 
-    /// What went wrong last, in words.
+    /// The last failure, in words.
     fn text(&self, communicator: Option<Communicator>) -> String;
 }

@@ -14,7 +14,7 @@ type Status = c_int;
 #[repr(C)]
 struct Id([u8; ID_BYTES]);
 
-/// Why the vendor's library could not be used.
+/// Reasons why the vendor's library could not be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NcclError {
@@ -25,7 +25,7 @@ pub enum NcclError {
     Load {
         /// Its name or path.
         library: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: libloading::Error,
     },
@@ -34,7 +34,7 @@ pub enum NcclError {
     NotNccl {
         /// Its name or path.
         library: String,
-        /// What is missing.
+        /// The missing function.
         symbol: &'static str,
     },
     /// It is the one that gives programs the devices of servers.
@@ -117,9 +117,9 @@ functions! {
     fn ncclScatter(*const c_void, *mut c_void, usize, c_int, c_int, Comm, Stream) -> Status;
 }
 
-/// Where a configuration says whether calls wait: behind its size, magic and version.
+/// The word of a configuration that says whether calls wait: behind its size, magic and version.
 const BLOCKING_WORD: usize = 2;
-/// Where it has pointers, to names.
+/// Its words that are pointers, to names.
 const POINTER_WORDS: [usize; 2] = [4, 6];
 /// The least configuration: up to and with `blocking` of NCCL 2.14.
 const LEAST_CONFIG: usize = 24;
@@ -262,7 +262,7 @@ impl NativeNccl {
         let stream: Stream = ptr::with_exposed_provenance_mut(operation.stream);
         let count = usize::try_from(count).map_err(|_| result::INVALID_ARGUMENT)?;
         let status = match operation.kind {
-            // SAFETY: the caller's contract.
+            // SAFETY: streams, memory and communicators are as `run` asks.
             Kind::AllReduce => unsafe {
                 (functions.ncclAllReduce)(send, receive, count, datatype, reduction, comm, stream)
             },
@@ -374,12 +374,12 @@ impl Collectives for NativeNccl {
 
     unsafe fn run(&self, operations: &[Operation]) -> Result<(), i32> {
         if let [operation] = operations {
-            // SAFETY: the caller's contract.
+            // SAFETY: streams, memory and communicators are as `run` asks.
             return unsafe { self.start(operation) };
         }
         self.together(|| {
             operations.iter().try_for_each(|operation| {
-                // SAFETY: the caller's contract.
+                // SAFETY: streams, memory and communicators are as `run` asks.
                 unsafe { self.start(operation) }
             })
         })
@@ -470,7 +470,7 @@ impl Collectives for NativeNccl {
         at: bool,
         datatype: i32,
     ) -> Result<i32, i32> {
-        /// Where the scalar lies: on the device, or here, where it is read at once.
+        /// Places of the scalar: here, where it is read at once, or on the device.
         const RESIDENCES: [c_int; 2] = [1, 0];
         let (mut reduction, mut bits) = (0, scalar);
         let place = match at {

@@ -22,7 +22,7 @@ use crate::driver::{Acting, process};
 const BUILT_IN_REDUCTIONS: i32 = 5;
 /// Marks a configuration that was initialised.
 const CONFIG_MAGIC: u32 = 0xcafe_beef;
-/// Where a configuration has the version that its program was built for, and whether calls wait.
+/// The words of a configuration that have the version that its program was built for, and say whether calls wait.
 const VERSION_WORD: usize = 1;
 const BLOCKING_WORD: usize = 2;
 /// Stands for what a configuration leaves open.
@@ -53,14 +53,14 @@ unsafe fn config(given: *const ncclConfig_t) -> Result<Config, i32> {
         return Ok(Config::default());
     }
     let first = given.cast::<u64>();
-    // SAFETY: the caller's contract; the size comes first.
+    // SAFETY: it is as large as it says; the size comes first.
     let size = unsafe { first.read_unaligned() };
     let count = (size / 8) as usize;
     if count <= BLOCKING_WORD || count > CONFIG_WORDS {
         return Err(result::INVALID_ARGUMENT);
     }
     let words = (0..count).map(|at| {
-        // SAFETY: the caller's contract: it has so many words.
+        // SAFETY: it has so many words.
         unsafe { first.wrapping_add(at).read_unaligned() }
     });
     let words: Vec<u64> = words.collect();
@@ -285,7 +285,7 @@ fn deregister(handle: ncclComm_t, known: u64, window: u32) -> Result<(), i32> {
     })
 }
 
-/// What a communicator is asked for that its program knows.
+/// Tells a fact of a communicator that its program has.
 fn tell(
     handle: ncclComm_t,
     place: Out<c_int>,

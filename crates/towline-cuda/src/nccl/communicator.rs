@@ -45,7 +45,7 @@ impl Communicator {
         facts.ok_or(result::INVALID_ARGUMENT)
     }
 
-    /// How it came about: success, in progress, or a failure.
+    /// The outcome of its making: success, in progress, or a failure.
     pub(crate) fn state(&self) -> i32 {
         self.state.load(Ordering::Acquire)
     }

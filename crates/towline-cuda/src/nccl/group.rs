@@ -21,11 +21,11 @@ pub(super) struct Making {
     pub(super) communicator: Arc<Communicator>,
     pub(super) origin: Origin,
     pub(super) config: Vec<u64>,
-    /// Where the program wants its handle; taken back where it does not come about.
+    /// The program's place for its handle, which is taken back if it does not come about.
     pub(super) place: Place,
 }
 
-/// Where the program has a communicator's handle.
+/// A place of the program's for a communicator's handle.
 #[derive(Clone, Copy)]
 pub(super) struct Place(pub(super) *mut *mut std::ffi::c_void);
 
@@ -128,7 +128,7 @@ fn drop_unmade(driver: &Driver, making: &Making) {
     driver.forget_communicator(making.communicator.number);
 }
 
-/// What a server is asked to make: its session, who asks, and for which communicators.
+/// A request to one server to make communicators: its session, who asks, and for which.
 struct Asked {
     session: Arc<Session>,
     actor: Actor,
@@ -410,7 +410,7 @@ mod tests {
             within(|| Err(result::INVALID_ARGUMENT)),
             result::INVALID_ARGUMENT
         );
-        // What failed in it is the group's failure.
+        // A failure in it is the group's.
         assert_eq!(end(), Err(result::INVALID_ARGUMENT));
         assert_eq!(end(), Err(result::INVALID_USAGE));
     }

@@ -13,7 +13,7 @@ const MAGIC: [u8; 8] = *b"towlsoft";
 const SECRET: usize = 32;
 /// Names the address by which others reach this host.
 const ADDRESS_VARIABLE: &str = "TOWLINE_SOFT_NCCL_ADDRESS";
-/// How long a place to meet is kept for ranks that do not come, and how long a stranger may take to say who it is.
+/// Limits: of the time that a place to meet is kept for ranks that do not come, and of a stranger's to say who it is.
 const PATIENCE: Duration = Duration::from_secs(600);
 const STRANGER: Duration = Duration::from_secs(10);
 /// Most ranks.

@@ -182,7 +182,7 @@ impl SoftNccl {
         // SAFETY: the context is the communicator's, which the session keeps.
         check(unsafe { self.api.cuCtxSetCurrent(rank.context as CUcontext) })?;
         for operation in operations {
-            // SAFETY: the caller's contract: the stream is live. Another may have to come to where its operation is.
+            // SAFETY: `run` asks for live streams. Another may have to come to where its operation is.
             check(unsafe { self.api.cuStreamSynchronize(operation.stream as CUstream) })?;
         }
         let is_message = |kind| matches!(kind, Kind::Send | Kind::Recv);

@@ -93,7 +93,7 @@ impl Small {
     }
 }
 
-/// How values become one.
+/// Ways in which values become one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reduction {
     Sum,

@@ -23,20 +23,20 @@ pub struct Member {
     pub number: u64,
     /// The context that it is made in.
     pub context: u64,
-    /// How it comes about.
+    /// Its origin.
     pub origin: Origin,
     /// NCCL's configuration as the program gave it, without its pointers; empty where it gave none.
     pub config: Vec<u64>,
 }
 
-/// How a communicator comes about.
+/// A communicator's origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// Ranks that know an id meet.
     Join {
-        /// How many ranks.
+        /// The number of ranks.
         ranks: i32,
-        /// Which of them this is.
+        /// This one's rank.
         rank: i32,
         /// The id; more than one where several ranks are met at.
         ids: Vec<[u8; ID_BYTES]>,
@@ -64,7 +64,7 @@ pub enum Origin {
 /// A collective, or one side of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// What is done.
+    /// Its kind.
     pub kind: Kind,
     /// The client's number of the communicator.
     pub communicator: u64,
@@ -74,11 +74,11 @@ pub struct Operation {
     pub send: u64,
     /// Device memory that is written; 0 for `Send`.
     pub receive: u64,
-    /// How many elements.
+    /// The number of elements.
     pub count: u64,
     /// Their type.
     pub datatype: i32,
-    /// How they are reduced.
+    /// Their reduction.
     pub reduction: i32,
     /// The root, or the other rank.
     pub root: i32,

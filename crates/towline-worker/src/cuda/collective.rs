@@ -42,12 +42,12 @@ pub(crate) struct Communicator {
     context: Arc<Context>,
     /// Calls of the library for it come one at a time.
     busy: Mutex<()>,
-    /// What went wrong with an operation, as NCCL's result.
+    /// The first failure of an operation, as NCCL's result.
     failed: AtomicI32,
     ended: AtomicBool,
-    /// Where the latest of its parked operations is.
+    /// The place of its latest parked operation.
     last: Mutex<Option<Place>>,
-    /// What it has done, so that the library need not make connections for it any more.
+    /// Operations that it has done, so that the library need not make connections for it any more.
     met: Mutex<HashSet<(Kind, u32)>>,
 }
 
@@ -122,7 +122,7 @@ impl Communicator {
             .compare_exchange(first.0, first.1, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Where its parked operations stand.
+    /// The place of its parked operations.
     fn places(&self) -> Places {
         lock(&self.last).iter().copied().collect()
     }
