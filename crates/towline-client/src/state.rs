@@ -1,6 +1,6 @@
 //! What a session waits for: replies, events, reads, granted writes. Guarded by one lock; see [`crate::link`] for who takes it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use smallvec::SmallVec;
 use towline_session::{Landing, Whole};
@@ -137,6 +137,8 @@ pub(crate) struct State {
     pub(crate) held: Vec<Held>,
     /// First failure per queue, or of a read, that no wait has reported.
     pub(crate) failures: HashMap<u64, i32>,
+    /// Those of them that a wait for something else has reported.
+    pub(crate) told_elsewhere: HashSet<u64>,
     /// Bytes of inline writes posted, and given back by the server.
     pub(crate) inline_posted: u64,
     pub(crate) inline_retired: u64,

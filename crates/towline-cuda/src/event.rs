@@ -339,7 +339,7 @@ impl Driver {
         if known.is_shared() {
             acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
             acting.show_twins()?;
-            return acting.session.take_failure(Some(0)).map_or(Ok(()), Err);
+            return acting.healthy(wire::StreamHandle(0));
         }
         let Some(recording) = *lock(&known.last) else {
             return Ok(());
@@ -348,7 +348,7 @@ impl Driver {
             Some(CUDA_SUCCESS) => {
                 acting.note_done(recording.stream, recording.position);
                 acting.show_twins()?;
-                return acting.session.broken().map_or(Ok(()), Err);
+                return acting.healthy(wire::StreamHandle(recording.stream));
             }
             Some(failed) => return Err(failed),
             None => {}
@@ -364,7 +364,7 @@ impl Driver {
         {
             last.passed = true;
         }
-        acting.session.take_failure(Some(0)).map_or(Ok(()), Err)
+        acting.healthy(wire::StreamHandle(recording.stream))
     }
 }
 
@@ -421,7 +421,7 @@ impl EventCalls for Driver {
                 Some(CUDA_SUCCESS) => {
                     acting.note_done(recording.stream, recording.position);
                     acting.show_twins()?;
-                    acting.session.broken().map_or(Ok(()), Err)
+                    acting.healthy(wire::StreamHandle(recording.stream))
                 }
                 Some(failed) => Err(failed),
             }

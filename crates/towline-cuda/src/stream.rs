@@ -304,9 +304,9 @@ impl Acting<'_> {
         Err(CUDA_ERROR_NOT_READY)
     }
 
-    /// What went wrong on a stream, or in the session.
-    fn healthy(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
-        match self.session.take_failure(Some(stream.0)) {
+    /// What went wrong on a stream, or elsewhere in the session: it may have been waited for by way of this stream.
+    pub(crate) fn healthy(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
+        match self.session.failure_behind(stream.0) {
             Some(failure) => Err(failure),
             None => self.session.broken().map_or(Ok(()), Err),
         }

@@ -596,7 +596,27 @@ impl Session {
             None => (*queue >> 40) as u8 != PAYLOAD_TAG,
         };
         let queue = state.failures.keys().copied().find(is_ours)?;
+        state.told_elsewhere.remove(&queue);
         state.failures.remove(&queue)
+    }
+
+    /// The failure that a wait on `stream` tells: as [`Self::take_failure`], else the first on another stream, for the wait may stand behind
+    /// that. The other stream's own wait tells it again.
+    pub fn failure_behind(&self, stream: u64) -> Option<i32> {
+        if let Some(own) = self.take_failure(Some(stream)) {
+            return Some(own);
+        }
+        let mut state = self.link().state();
+        let State {
+            failures,
+            told_elsewhere,
+            ..
+        } = &mut *state;
+        let mut others = failures.iter();
+        let mut is_new =
+            |queue: u64| (queue >> 40) as u8 != PAYLOAD_TAG && told_elsewhere.insert(queue);
+        let (_, status) = others.find(|(queue, _)| is_new(**queue))?;
+        Some(*status)
     }
 
     /// Notes a failure of something on `stream` that this side found.
@@ -761,16 +781,19 @@ mod tests {
     use super::*;
     use crate::state::{Read, ToldBy};
 
-    #[test]
-    fn default_stream_covers_reads_of_streams_that_keep_its_order() {
+    fn session() -> Session {
         let network = MemoryTransport::new();
         let address: Address = "memory://server".parse().unwrap();
         let _listener = network.listen(&address).unwrap();
         let connect = || network.connect(&address, &ConnectOptions::default());
         let (command, lane) = (connect().unwrap(), connect().unwrap());
         let snapshot = Snapshot::default().encode();
-        let lanes = vec![lane];
-        let session = Session::over_lanes("server", command, lanes, &snapshot, 64 << 10).unwrap();
+        Session::over_lanes("server", command, vec![lane], &snapshot, 64 << 10).unwrap()
+    }
+
+    #[test]
+    fn default_stream_covers_reads_of_streams_that_keep_its_order() {
+        let session = session();
         let (actor, other) = (
             Actor {
                 context: 7,
@@ -808,5 +831,18 @@ mod tests {
         assert_eq!(covered(30), [3]);
         session.forget_stream(30);
         assert_eq!(covered(0), [1, 2, 3]);
+    }
+
+    #[test]
+    fn every_wait_tells_of_a_failure_once() {
+        let session = session();
+        session.note_failure(20, -5);
+        assert_eq!(session.failure_behind(30), Some(-5));
+        assert_eq!(session.failure_behind(0), None);
+        assert_eq!(session.take_failure(Some(30)), None);
+        assert_eq!(session.failure_behind(20), Some(-5));
+        assert_eq!(session.failure_behind(20), None);
+        session.note_failure(20, -6);
+        assert_eq!(session.failure_behind(30), Some(-6));
     }
 }

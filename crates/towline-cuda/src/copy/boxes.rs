@@ -267,6 +267,7 @@ impl Driver {
                 if wait {
                     acting.note_done(stream.0, posted);
                     acting.show_twins()?;
+                    acting.healthy(stream)?;
                 } else {
                     acting.touch(stream);
                 }
