@@ -181,6 +181,7 @@ impl Session {
             });
         }
         if let Some(target) = self.streams.get(&id) {
+            target.depth.comes_into_use();
             return Ok(Ok(target.clone()));
         }
         let native = self.native(id, wire::StreamHandle::TAG)?;

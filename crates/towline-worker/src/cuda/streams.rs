@@ -61,6 +61,8 @@ pub(crate) struct Depth {
     /// Launches since the last mark, and those before marks that have passed, where [turns](crate::turns) count them.
     launched: AtomicU32,
     launches_ended: AtomicU64,
+    /// A request has named the stream since it was last seen to have nothing to do.
+    used: AtomicBool,
     /// Windows of transfers whose copies the driver has, or whose bytes are on their way to the client.
     windows: AtomicUsize,
 }
@@ -90,6 +92,17 @@ impl Depth {
     /// The stream has done all that it had; nothing comes to it meanwhile.
     pub(crate) fn emptied(&self) {
         self.unmarked.store(0, Ordering::Relaxed);
+        self.used.store(false, Ordering::Relaxed);
+    }
+
+    /// A request names the stream.
+    pub(crate) fn comes_into_use(&self) {
+        self.used.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it may have something to do.
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed) || self.windows() > 0
     }
 }
 

@@ -12,7 +12,7 @@ use crate::cuda::beacon::{Claim, Latest};
 use crate::cuda::context::Context;
 use crate::cuda::session::{Glance, Session};
 use crate::cuda::shared::Shared;
-use crate::cuda::streams::{Places, Target};
+use crate::cuda::streams::{Depth, Places, Target};
 use crate::decode::broken;
 use crate::lane;
 use crate::link::Raw;
@@ -28,8 +28,11 @@ const STREAM_ATTRIBUTES: [CUstreamAttrID; 4] = [
     CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN,
 ];
 
-/// Most streams of a context that a look asks for one by one.
-const STREAMS: usize = 8;
+/// Most streams of a context that a look asks one by one.
+const STREAMS: usize = 16;
+
+/// Other streams that a wait is for.
+type Others = SmallVec<[(Raw, Arc<Depth>); 8]>;
 
 /// What is waited for.
 #[derive(Clone, Copy)]
@@ -64,7 +67,7 @@ struct Looking {
     /// The first of them.
     target: Target,
     /// Those behind it.
-    others: SmallVec<[Raw; STREAMS]>,
+    others: Others,
     awaited: Awaited,
     started: Instant,
     /// Whether the device may be asked to signal: it is no default stream that holds up others.
@@ -128,11 +131,14 @@ impl Looking {
             self.target.depth.emptied();
         }
         while status == CUDA_SUCCESS
-            && let Some(next) = self.others.last()
+            && let Some((next, depth)) = self.others.last()
         {
             status = self.query(*next);
             if matches!(status, CUDA_ERROR_NOT_READY | CUDA_ERROR_NOT_SUPPORTED) {
                 return false;
+            }
+            if status == CUDA_SUCCESS {
+                depth.emptied();
             }
             self.others.pop();
         }
@@ -199,7 +205,7 @@ impl Session {
         number: u64,
         target: Target,
         places: Places,
-        others: SmallVec<[Raw; STREAMS]>,
+        others: Others,
         signals: bool,
         awaited: Awaited,
     ) {
@@ -247,8 +253,9 @@ impl Session {
         };
         let places = self.shared.streams.all(Some(context.id));
         let signals = !self.has_blocking(&context);
-        let of = |target: &&Target| target.context.id == context.id;
-        let others = self.streams.values().filter(of).map(|other| other.native);
+        let of = |target: &&Target| target.context.id == context.id && target.depth.is_used();
+        let others = self.streams.values().filter(of);
+        let others = others.map(|other| (other.native, Arc::clone(&other.depth)));
         let others = others.take(STREAMS).collect();
         let target = Target::default_of(context, 0);
         self.look_or_wait(number, target, places, others, signals, Awaited::Context);
