@@ -711,7 +711,7 @@ extern "C" {
         #[out] result: *mut i32,
     ) -> CUresult;
 
-    /// Enqueues collectives and messages together, as `words` describe them. A failure is told by `CollectiveState`.
+    /// Enqueues collectives and messages together, as `words` describe them. A failure is told by `CollectiveState`, and by waits.
     #[call(id = 0x0fb3, internal, async, manual(server))]
     fn CollectiveRun(count: u32, #[input(len = count)] words: *const u64) -> CUresult;
 
@@ -744,26 +744,7 @@ extern "C" {
         #[out] result: *mut i32,
     ) -> CUresult;
 
-    /// Makes a reduction that sums what it has multiplied: by `scalar` itself, or, if `residence` is 0, by what lies at that device address.
-    #[call(id = 0x0fb8, internal, sync, waits, manual(server))]
-    fn CollectiveScale(
-        communicator: u64,
-        scalar: u64,
-        datatype: i32,
-        residence: i32,
-        #[out] reduction: *mut i32,
-        #[out] result: *mut i32,
-    ) -> CUresult;
-
-    /// Ends such a reduction.
-    #[call(id = 0x0fb9, internal, sync, waits, manual(server))]
-    fn CollectiveScaleEnd(communicator: u64, reduction: i32, #[out] result: *mut i32) -> CUresult;
-
     /// Says in words what went wrong last.
     #[call(id = 0x0fba, internal, sync, waits, manual(server))]
-    fn CollectiveText(
-        communicator: u64,
-        room: u64,
-        #[out(bytes = room)] text: *mut c_void,
-    ) -> CUresult;
+    fn CollectiveText(room: u64, #[out(bytes = room)] text: *mut c_void) -> CUresult;
 }

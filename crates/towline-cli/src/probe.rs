@@ -1,7 +1,7 @@
 //! A look at servers before `towline run` starts a program: whether any answers, and what it offers.
 //!
-//! All servers are asked at once. Without a terminal the first that has a device is enough; with one the others have a moment more, for
-//! the line that lists devices.
+//! All servers are asked at once. Without a terminal the first that has a device is enough, unless it offers collectives; with one the others
+//! have a moment more, for the line that lists devices. So they have where collectives are offered, for all must offer them.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Offer {
     /// The line for a terminal.
     pub(crate) line: String,
-    /// All that answered have collectives for sessions of a job.
+    /// All have collectives for sessions of a job.
     pub(crate) collectives: bool,
 }
 
@@ -62,9 +62,22 @@ fn has_device(answer: &Option<Answer>) -> bool {
     matches!(answer, Some(Answer::Devices(..)))
 }
 
+/// Whether all servers have collectives, but for those that have no device. One that has not answered counts as one that has none, whatever the
+/// reason: all ranks of a job are to come to the same.
 fn have_collectives(answers: &[(Address, Option<Answer>)]) -> bool {
-    let lacks = |answer: &Option<Answer>| matches!(answer, Some(Answer::Devices(_, false)));
-    !answers.iter().any(|(_, answer)| lacks(answer))
+    let offers = |answer: &Option<Answer>| matches!(answer, Some(Answer::Devices(_, true)));
+    let lacks =
+        |answer: &Option<Answer>| !offers(answer) && !matches!(answer, Some(Answer::Nothing(_)));
+    let lacking = answers.iter().find(|(_, answer)| lacks(answer));
+    if let Some((server, _)) = lacking
+        && answers.iter().any(|(_, answer)| offers(answer))
+    {
+        log::warn!(
+            "the program uses its own NCCL: {} offers no collectives, or has not answered, and other servers offer them",
+            short(server)
+        );
+    }
+    lacking.is_none()
 }
 
 /// The answers in the order of the servers; none for a server that is still to answer when it is no longer waited for.
@@ -97,10 +110,12 @@ fn gather(
             return answers;
         };
         let answer = Some(answer);
-        if has_device(&answer) {
-            deadline = deadline.or(Some(
-                Instant::now() + if all { GRACE } else { Duration::ZERO },
-            ));
+        if let Some(Answer::Devices(_, collectives)) = answer {
+            let patience = match all || collectives {
+                true => GRACE,
+                false => Duration::ZERO,
+            };
+            deadline = deadline.or(Some(Instant::now() + patience));
         }
         answers[index].1 = answer;
     }
@@ -260,12 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn collectives_need_every_server_that_answers() {
-        let with = || (server("gpu1"), Some(devices(&[])));
-        let failed = (server("gpu2"), Some(Answer::Failed("x".into())));
-        assert!(have_collectives(&[with(), failed, (server("gpu3"), None)]));
-        let without = (server("gpu4"), Some(Answer::Devices(Vec::new(), false)));
-        assert!(!have_collectives(&[with(), without]));
+    fn collectives_need_every_server_that_has_devices() {
+        let with = |other| have_collectives(&[(server("gpu1"), Some(devices(&[]))), other]);
+        assert!(with((server("gpu2"), Some(Answer::Nothing("x".into())))));
+        assert!(!with((server("gpu2"), Some(Answer::Failed("x".into())))));
+        assert!(!with((server("gpu2"), None)));
+        let without = Answer::Devices(Vec::new(), false);
+        assert!(!with((server("gpu2"), Some(without))));
     }
 
     #[test]

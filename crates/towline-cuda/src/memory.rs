@@ -225,15 +225,6 @@ impl Driver {
         self.allocate_as(&acting, size)
     }
 
-    /// Allocates in a context.
-    pub(crate) fn allocate_in(
-        &self,
-        context: std::sync::Arc<Context>,
-        size: usize,
-    ) -> Result<u64, CUresult> {
-        self.allocate_as(&self.acting_in(context)?, size)
-    }
-
     fn allocate_as(&self, acting: &Acting<'_>, size: usize) -> Result<u64, CUresult> {
         self.safe_in_captures()?;
         if size == 0 {

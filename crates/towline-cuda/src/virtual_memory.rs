@@ -17,7 +17,7 @@ use crate::ipc::PHYSICAL;
 use crate::memory::{Kind, Range};
 
 /// What physical memory is rounded to on every device so far, minimal and recommended.
-const GRANULARITY: usize = 2 << 20;
+pub(crate) const GRANULARITY: usize = 2 << 20;
 /// Kind of the numbers of physical memory.
 const MEMORY_TAG: u8 = 0xfd;
 /// The flag of an allocation that a network adapter may reach.
@@ -116,7 +116,12 @@ impl Driver {
         Ok(words)
     }
 
-    fn reserve(&self, size: usize, alignment: usize, hint: u64) -> Result<u64, CUresult> {
+    pub(crate) fn reserve(
+        &self,
+        size: usize,
+        alignment: usize,
+        hint: u64,
+    ) -> Result<u64, CUresult> {
         if !is_rounded(size) || (alignment != 0 && !alignment.is_power_of_two()) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -151,7 +156,7 @@ impl Driver {
         Ok(address)
     }
 
-    fn unreserve(&self, address: u64, size: usize) -> Result<(), CUresult> {
+    pub(crate) fn unreserve(&self, address: u64, size: usize) -> Result<(), CUresult> {
         self.ready()?;
         let mut known = lock(&self.virtual_memory);
         let session = match known.reserved.get(&address) {
@@ -171,15 +176,25 @@ impl Driver {
     }
 
     fn create_physical(&self, size: usize, prop: &CUmemAllocationProp) -> Result<u64, CUresult> {
-        let number = wanted(prop)?;
+        let gpu_direct = prop.allocFlags.gpuDirectRDMACapable;
+        let exportable = prop.requestedHandleTypes != 0;
+        self.create_on(wanted(prop)?, size, exportable, gpu_direct)
+    }
+
+    /// Creates physical memory on a device.
+    pub(crate) fn create_on(
+        &self,
+        number: CUdevice,
+        size: usize,
+        exportable: bool,
+        gpu_direct: u8,
+    ) -> Result<u64, CUresult> {
         let device = self.device(number)?;
         if !is_rounded(size) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let session = self.session(device.session)?;
         let memory = session.mint(MEMORY_TAG);
-        let gpu_direct = prop.allocFlags.gpuDirectRDMACapable;
-        let exportable = prop.requestedHandleTypes != 0;
         let flag = |set: bool, flag: u32| if set { flag } else { 0 };
         let request = wire::PhysicalCreate {
             device: device.ordinal,
@@ -203,7 +218,7 @@ impl Driver {
         Ok(memory)
     }
 
-    fn let_go(&self, handle: u64) -> Result<(), CUresult> {
+    pub(crate) fn let_go(&self, handle: u64) -> Result<(), CUresult> {
         self.ready()?;
         let mut known = lock(&self.virtual_memory);
         let physical = known.physical.get_mut(&handle);
@@ -232,7 +247,13 @@ impl Driver {
             .post_plain(&wire::PhysicalRelease { memory: handle })
     }
 
-    fn map(&self, address: u64, size: usize, offset: usize, handle: u64) -> Result<(), CUresult> {
+    pub(crate) fn map(
+        &self,
+        address: u64,
+        size: usize,
+        offset: usize,
+        handle: u64,
+    ) -> Result<(), CUresult> {
         self.ready()?;
         let mut known = lock(&self.virtual_memory);
         let reserved = known.reserved(address, size);
@@ -271,7 +292,7 @@ impl Driver {
         Ok(())
     }
 
-    fn unmap(&self, address: u64, size: usize) -> Result<(), CUresult> {
+    pub(crate) fn unmap(&self, address: u64, size: usize) -> Result<(), CUresult> {
         self.ready()?;
         let reserved = lock(&self.virtual_memory).reserved(address, size);
         let reserved = reserved.ok_or(CUDA_ERROR_INVALID_VALUE)?;
@@ -345,6 +366,27 @@ impl Driver {
         Ok(memory)
     }
 
+    pub(crate) fn set_access(
+        &self,
+        ptr: CUdeviceptr,
+        size: usize,
+        desc: &[CUmemAccessDesc],
+    ) -> Result<(), CUresult> {
+        let reserved = lock(&self.virtual_memory).reserved(ptr, size);
+        let Reserved { session, .. } = reserved.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let words = self.access_words(desc, session)?;
+        let request = wire::SetAccess {
+            pool: wire::MemoryPoolHandle(0),
+            address: ptr,
+            size: size as u64,
+            words: words.len() as u32,
+            access: wire::List::Values(&words),
+        };
+        self.session(session)?
+            .call(crate::driver::actor(0), "cuMemSetAccess", &request)?;
+        Ok(())
+    }
+
     pub(crate) fn session(&self, index: u8) -> Result<&std::sync::Arc<Session>, CUresult> {
         let sessions = &self.ready()?.sessions;
         sessions
@@ -412,19 +454,7 @@ impl VirtualMemoryCalls for Driver {
         desc: &[CUmemAccessDesc],
     ) -> Result<(), CUresult> {
         self.ready()?;
-        let reserved = lock(&self.virtual_memory).reserved(ptr, size);
-        let Reserved { session, .. } = reserved.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let words = self.access_words(desc, session)?;
-        let request = wire::SetAccess {
-            pool: wire::MemoryPoolHandle(0),
-            address: ptr,
-            size: size as u64,
-            words: words.len() as u32,
-            access: wire::List::Values(&words),
-        };
-        self.session(session)?
-            .call(crate::driver::actor(0), "cuMemSetAccess", &request)?;
-        Ok(())
+        self.set_access(ptr, size, desc)
     }
 
     fn cuMemGetAccess(&self, location: &CUmemLocation, ptr: CUdeviceptr) -> Result<u64, CUresult> {

@@ -4,7 +4,7 @@ mod support;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use support::Machine;
 use towline_backend::cuda::*;
@@ -28,6 +28,15 @@ unsafe extern "C" {
         new: *mut Comm,
         config: *mut c_void,
     ) -> c_int;
+    fn towline_ncclCommInitRankConfig(
+        comm: *mut Comm,
+        ranks: c_int,
+        id: Id,
+        rank: c_int,
+        config: *mut c_void,
+    ) -> c_int;
+    fn towline_ncclMemAlloc(address: *mut *mut c_void, size: usize) -> c_int;
+    fn towline_ncclMemFree(address: *mut c_void) -> c_int;
     fn towline_ncclCommDestroy(comm: Comm) -> c_int;
     fn towline_ncclCommAbort(comm: Comm) -> c_int;
     fn towline_ncclCommGetAsyncError(comm: Comm, state: *mut c_int) -> c_int;
@@ -138,6 +147,7 @@ const SUCCESS: c_int = 0;
 const INVALID_ARGUMENT: c_int = 4;
 const INVALID_USAGE: c_int = 5;
 const REMOTE_ERROR: c_int = 6;
+const IN_PROGRESS: c_int = 7;
 const INT32: c_int = 2;
 const SUM: c_int = 0;
 const LARGEST: c_int = 2;
@@ -190,9 +200,12 @@ impl Rank {
     }
 
     fn settle(&self) {
+        assert_eq!(self.wait(self.stream), CUDA_SUCCESS);
+    }
+
+    fn wait(&self, stream: CUstream) -> CUresult {
         // SAFETY: the stream lives.
-        let status = unsafe { place().driver.cuStreamSynchronize(self.stream) };
-        assert_eq!(status, CUDA_SUCCESS);
+        unsafe { place().driver.cuStreamSynchronize(stream) }
     }
 }
 
@@ -229,8 +242,22 @@ impl Memory {
     }
 }
 
+/// Every wait of the process may tell of a collective that failed: tests of such have it for themselves.
+static PROCESS: RwLock<()> = RwLock::new(());
+
 /// Runs a rank on each of these devices, in threads.
 fn ranks(devices: &[usize], run: impl Fn(&Rank) + Sync) {
+    let _others = PROCESS.read().unwrap_or_else(PoisonError::into_inner);
+    run_ranks(devices, run);
+}
+
+/// As [`ranks`], beside no other test.
+fn ranks_alone(devices: &[usize], run: impl Fn(&Rank) + Sync) {
+    let _alone = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
+    run_ranks(devices, run);
+}
+
+fn run_ranks(devices: &[usize], run: impl Fn(&Rank) + Sync) {
     let mut id = Id([0; 128]);
     Rank::enter(devices[0]);
     // SAFETY: the id is a local.
@@ -497,9 +524,23 @@ fn a_reduction_of_ones_own_multiplies_first() {
         unsafe { towline_ncclAllReduce(mine.at(), mine.at(), 1, INT32, reduction, comm, stream) };
         rank.settle();
         assert_eq!(mine.values(), [30]);
+        // SAFETY: the group is this thread's.
+        unsafe { towline_ncclGroupStart() };
+        // SAFETY: as above.
+        unsafe { towline_ncclAllReduce(mine.at(), mine.at(), 1, INT32, reduction, comm, stream) };
+        // The group's operations have what they need.
         // SAFETY: the communicator lives.
         let ended = unsafe { towline_ncclRedOpDestroy(reduction, comm) };
         assert_eq!(ended, SUCCESS);
+        // SAFETY: the group is this thread's.
+        assert_eq!(unsafe { towline_ncclGroupEnd() }, SUCCESS);
+        rank.settle();
+        assert_eq!(mine.values(), [180]);
+        // SAFETY: memory of the rank's device.
+        let done = unsafe {
+            towline_ncclAllReduce(mine.at(), mine.at(), 1, INT32, reduction, comm, stream)
+        };
+        assert_eq!(done, INVALID_ARGUMENT);
         // SAFETY: as above.
         assert_ne!(unsafe { towline_ncclRedOpDestroy(SUM, comm) }, SUCCESS);
     });
@@ -507,7 +548,7 @@ fn a_reduction_of_ones_own_multiplies_first() {
 
 #[test]
 fn a_rank_that_aborts_fails_the_others() {
-    ranks(SPREADS[3], |rank| {
+    ranks_alone(SPREADS[3], |rank| {
         if rank.number == 2 {
             // SAFETY: the communicator is not used any more.
             assert_eq!(unsafe { towline_ncclCommAbort(rank.comm) }, SUCCESS);
@@ -517,17 +558,156 @@ fn a_rank_that_aborts_fails_the_others() {
         let (comm, stream) = (rank.comm, rank.stream);
         // SAFETY: memory of the rank's device.
         unsafe { towline_ncclAllReduce(mine.at(), mine.at(), 1, INT32, SUM, comm, stream) };
-        // The stream goes on: what the rank waited for will not come.
-        rank.settle();
+        // The data has not come.
+        assert_eq!(rank.wait(stream), CUDA_ERROR_EXTERNAL_DEVICE);
         let mut state = SUCCESS;
         // SAFETY: the place is a local.
         let told = unsafe { towline_ncclCommGetAsyncError(comm, &raw mut state) };
         assert_eq!((told, state), (SUCCESS, REMOTE_ERROR));
         // SAFETY: the communicator lives.
-        let text = unsafe { towline_ncclGetLastError(comm) };
+        let text = unsafe { towline_ncclGetLastError(null_mut()) };
         // SAFETY: the text ends with a zero.
         let text = unsafe { std::ffi::CStr::from_ptr(text) };
         assert!(text.to_string_lossy().contains("rank"), "{text:?}");
+    });
+}
+
+#[test]
+fn a_communicator_in_the_making_can_be_aborted() {
+    let _alone = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
+    let stream = Rank::enter(0);
+    let mut id = Id([0; 128]);
+    // SAFETY: the id is a local.
+    assert_eq!(unsafe { towline_ncclGetUniqueId(&raw mut id) }, SUCCESS);
+    // A configuration of NCCL 2.14: its size, magic and version, and that calls do not wait.
+    let (mut config, mut comm) = ([24_u64, 0xcafe_beef | 21_400 << 32, 0], null_mut());
+    let given = config.as_mut_ptr().cast();
+    // SAFETY: the communicator and the configuration are locals.
+    let made = unsafe { towline_ncclCommInitRankConfig(&raw mut comm, 2, id, 0, given) };
+    assert_eq!(made, IN_PROGRESS);
+    let mut state = SUCCESS;
+    // SAFETY: the place is a local.
+    let told = unsafe { towline_ncclCommGetAsyncError(comm, &raw mut state) };
+    assert_eq!((told, state), (SUCCESS, IN_PROGRESS));
+    // SAFETY: the communicator is not used any more.
+    assert_eq!(unsafe { towline_ncclCommAbort(comm) }, SUCCESS);
+    // The other rank comes too late, and learns so at the latest when it wants data.
+    let mut other = null_mut();
+    // SAFETY: the communicator is a local.
+    let made = unsafe { towline_ncclCommInitRank(&raw mut other, 2, id, 1) };
+    if made == SUCCESS {
+        let mine = Memory::with(&[1]);
+        // SAFETY: memory of the device.
+        unsafe { towline_ncclAllReduce(mine.at(), mine.at(), 1, INT32, SUM, other, stream) };
+        // SAFETY: the stream lives.
+        let waited = unsafe { place().driver.cuStreamSynchronize(stream) };
+        assert_eq!(waited, CUDA_ERROR_EXTERNAL_DEVICE);
+        // SAFETY: the communicator is not used any more.
+        assert_eq!(unsafe { towline_ncclCommAbort(other) }, SUCCESS);
+    }
+}
+
+/// Edges of a graph.
+fn edges(graph: CUgraph) -> usize {
+    let mut count = 0;
+    // SAFETY: the graph lives; the count is a local.
+    let told = unsafe {
+        place()
+            .driver
+            .cuGraphGetEdges(graph, null_mut(), null_mut(), &raw mut count)
+    };
+    assert_eq!(told, CUDA_SUCCESS);
+    count
+}
+
+#[test]
+fn captured_collectives_keep_their_order_between_streams() {
+    ranks(SPREADS[0], |rank| {
+        let (driver, comm, first) = (place().driver, rank.comm, rank.stream);
+        let (mut second, mut event, mut graph) = (null_mut(), null_mut(), null_mut());
+        let mine = rank.memory(&[1]);
+        let reduce = |stream| {
+            // SAFETY: memory of the rank's device.
+            let done =
+                unsafe { towline_ncclAllReduce(mine.at(), mine.at(), 1, INT32, SUM, comm, stream) };
+            assert_eq!(done, SUCCESS);
+        };
+        let join = |from, to, event| {
+            // SAFETY: streams and event live.
+            assert_eq!(unsafe { driver.cuEventRecord(event, from) }, CUDA_SUCCESS);
+            // SAFETY: as above.
+            assert_eq!(
+                unsafe { driver.cuStreamWaitEvent(to, event, 0) },
+                CUDA_SUCCESS
+            );
+        };
+        let flags = CU_STREAM_NON_BLOCKING;
+        // SAFETY: the stream is a local.
+        assert_eq!(
+            unsafe { driver.cuStreamCreate(&raw mut second, flags) },
+            CUDA_SUCCESS
+        );
+        // SAFETY: the event is a local.
+        assert_eq!(
+            unsafe { driver.cuEventCreate(&raw mut event, 0) },
+            CUDA_SUCCESS
+        );
+        let mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream lives.
+        assert_eq!(
+            unsafe { driver.cuStreamBeginCapture_v2(first, mode) },
+            CUDA_SUCCESS
+        );
+        join(first, second, event);
+        // One after the other, though their streams do not wait for each other.
+        reduce(second);
+        reduce(first);
+        // One node that both streams stand behind.
+        // SAFETY: the group is this thread's.
+        unsafe { towline_ncclGroupStart() };
+        reduce(first);
+        reduce(second);
+        // SAFETY: as above.
+        assert_eq!(unsafe { towline_ncclGroupEnd() }, SUCCESS);
+        reduce(second);
+        join(second, first, event);
+        // SAFETY: the stream lives; the graph is a local.
+        let ended = unsafe { driver.cuStreamEndCapture(first, &raw mut graph) };
+        assert_eq!(ended, CUDA_SUCCESS);
+        // Four nodes: 1 to 2, both to the group, which has one edge from 2 and one from 1, and that to the last.
+        assert_eq!(edges(graph), 4);
+        let mut exec = null_mut();
+        // SAFETY: the communicator is not used any more, but by the graph.
+        assert_eq!(unsafe { towline_ncclCommDestroy(comm) }, SUCCESS);
+        // SAFETY: the graph lives.
+        let made = unsafe { driver.cuGraphInstantiateWithFlags(&raw mut exec, graph, 0) };
+        assert_ne!(made, CUDA_SUCCESS);
+        // The session goes on.
+        assert_eq!(mine.values(), [1]);
+        // SAFETY: the graph lives.
+        unsafe { driver.cuGraphDestroy(graph) };
+    });
+}
+
+#[test]
+fn memory_for_collectives_is_allocated_and_freed() {
+    ranks(SPREADS[1], |rank| {
+        let mut at = null_mut();
+        // SAFETY: the address is a local.
+        assert_eq!(unsafe { towline_ncclMemAlloc(&raw mut at, 4) }, SUCCESS);
+        let (comm, stream, mine) = (rank.comm, rank.stream, rank.memory(&[1]));
+        // SAFETY: memory of the rank's device.
+        unsafe { towline_ncclAllReduce(mine.at(), at, 1, INT32, SUM, comm, stream) };
+        rank.settle();
+        let mut value = [0];
+        let room = value.as_mut_ptr().cast();
+        // SAFETY: the room is a local.
+        let got = unsafe { place().driver.cuMemcpyDtoH_v2(room, at.addr() as u64, 4) };
+        assert_eq!((got, value), (CUDA_SUCCESS, [2]));
+        // SAFETY: the memory is not used any more.
+        assert_eq!(unsafe { towline_ncclMemFree(at) }, SUCCESS);
+        // SAFETY: it is no memory.
+        assert_ne!(unsafe { towline_ncclMemFree(at) }, SUCCESS);
     });
 }
 

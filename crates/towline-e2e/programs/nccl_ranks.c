@@ -115,10 +115,10 @@ int main(int argc, char **argv)
     fflush(stdout);
     for (int state = 0; forever;) {
         expect(reduce((void *)own, (void *)others, COUNT, INT32, SUM, comm, NULL), "reduce");
-        CALL(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), theirs, others, sizeof mine);
+        int copied = STATUS(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), theirs, others, sizeof mine);
         expect(state_of(comm, &state), "the state");
-        if (state != 0) {
-            printf("state %d\n", state);
+        if (state != 0 || copied != 0) {
+            printf("copied %d, state %d\n", copied, state);
             return 0;
         }
     }

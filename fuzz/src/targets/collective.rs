@@ -59,6 +59,7 @@ pub fn seeds() -> Vec<Seed> {
         datatype: 7,
         reduction: 0,
         root: 0,
+        factor: Some(Factor::Bits(2)),
     };
     let operations = [Kind::AllReduce, Kind::Send].map(operation);
     let bytes = |words: Vec<u64>| -> Vec<u8> { words.into_iter().flat_map(u64::to_le_bytes).collect() };

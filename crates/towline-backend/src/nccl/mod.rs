@@ -3,7 +3,7 @@
 mod native;
 
 pub use native::{NativeNccl, NcclError};
-pub use towline_wire::cuda::collective::{ID_BYTES, Kind};
+pub use towline_wire::cuda::collective::{Factor, ID_BYTES, Kind};
 
 /// Results as NCCL numbers them.
 pub mod result {
@@ -84,6 +84,7 @@ pub struct Operation {
     pub datatype: i32,
     pub reduction: i32,
     pub root: i32,
+    pub factor: Option<Factor>,
 }
 
 /// Ways in which a communicator ends, or stops.
@@ -147,18 +148,6 @@ pub trait Collectives: Send + Sync {
     /// Has such memory forgotten.
     fn deregister(&self, communicator: Communicator, known: u64, window: bool) -> Result<(), i32>;
 
-    /// A reduction that sums what it has multiplied: by a scalar's bits, or, `at` the device's memory, by what lies at that address.
-    fn scale(
-        &self,
-        communicator: Communicator,
-        scalar: u64,
-        at: bool,
-        datatype: i32,
-    ) -> Result<i32, i32>;
-
-    /// Ends such a reduction.
-    fn end_scale(&self, communicator: Communicator, reduction: i32) -> Result<(), i32>;
-
     /// The last failure, in words.
-    fn text(&self, communicator: Option<Communicator>) -> String;
+    fn text(&self) -> String;
 }

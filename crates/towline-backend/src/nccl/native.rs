@@ -121,6 +121,9 @@ functions! {
 const BLOCKING_WORD: usize = 2;
 /// Its words that are pointers, to names.
 const POINTER_WORDS: [usize; 2] = [4, 6];
+/// Places of a factor.
+const SCALAR_ON_DEVICE: c_int = 0;
+const SCALAR_ON_HOST: c_int = 1;
 /// The least configuration: up to and with `blocking` of NCCL 2.14.
 const LEAST_CONFIG: usize = 24;
 
@@ -242,6 +245,44 @@ impl NativeNccl {
             communicator: Communicator(comm.expose_provenance()),
             rank,
             ranks,
+        })
+    }
+
+    /// A reduction that sums what it has multiplied by an operation's factor.
+    fn scale(&self, operation: &Operation, factor: Factor) -> Result<i32, i32> {
+        let mut reduction = 0;
+        let (Factor::Bits(mut scalar) | Factor::At(mut scalar)) = factor;
+        let (place, residence) = match factor {
+            Factor::At(_) => (pointer(scalar), SCALAR_ON_DEVICE),
+            Factor::Bits(_) => ((&raw mut scalar).cast(), SCALAR_ON_HOST),
+        };
+        let comm = ptr::with_exposed_provenance_mut(operation.communicator.0);
+        let make = self.functions.ncclRedOpCreatePreMulSum;
+        // SAFETY: the communicator is live; the scalar lies where the residence says; one place for the number.
+        check(unsafe {
+            make(
+                &raw mut reduction,
+                place,
+                operation.datatype,
+                residence,
+                comm,
+            )
+        })?;
+        Ok(reduction)
+    }
+
+    /// # Safety
+    /// As [`Collectives::run`].
+    unsafe fn start_all(&self, operations: &[Operation]) -> Result<(), i32> {
+        if let [operation] = operations {
+            // SAFETY: streams, memory and communicators are as `run` asks.
+            return unsafe { self.start(operation) };
+        }
+        self.together(|| {
+            operations.iter().try_for_each(|operation| {
+                // SAFETY: streams, memory and communicators are as `run` asks.
+                unsafe { self.start(operation) }
+            })
         })
     }
 
@@ -373,16 +414,32 @@ impl Collectives for NativeNccl {
     }
 
     unsafe fn run(&self, operations: &[Operation]) -> Result<(), i32> {
-        if let [operation] = operations {
-            // SAFETY: streams, memory and communicators are as `run` asks.
-            return unsafe { self.start(operation) };
+        if operations
+            .iter()
+            .all(|operation| operation.factor.is_none())
+        {
+            // SAFETY: the caller's promise.
+            return unsafe { self.start_all(operations) };
         }
-        self.together(|| {
-            operations.iter().try_for_each(|operation| {
-                // SAFETY: streams, memory and communicators are as `run` asks.
-                unsafe { self.start(operation) }
-            })
-        })
+        let mut operations = operations.to_vec();
+        let mut made = Vec::new();
+        let outcome = operations.iter_mut().try_for_each(|operation| {
+            if let Some(factor) = operation.factor {
+                operation.reduction = self.scale(operation, factor)?;
+                made.push((operation.reduction, operation.communicator));
+            }
+            Ok(())
+        });
+        let outcome = outcome.and_then(|()| {
+            // SAFETY: the caller's promise.
+            unsafe { self.start_all(&operations) }
+        });
+        for (reduction, communicator) in made {
+            let comm = ptr::with_exposed_provenance_mut(communicator.0);
+            // SAFETY: the communicator is live, and the reduction its own. Operations that were enqueued do not need it any more.
+            unsafe { (self.functions.ncclRedOpDestroy)(reduction, comm) };
+        }
+        outcome
     }
 
     fn waits(&self) -> bool {
@@ -463,39 +520,9 @@ impl Collectives for NativeNccl {
         check(unsafe { call(comm, pointer(known)) })
     }
 
-    fn scale(
-        &self,
-        communicator: Communicator,
-        scalar: u64,
-        at: bool,
-        datatype: i32,
-    ) -> Result<i32, i32> {
-        /// Places of the scalar: here, where it is read at once, or on the device.
-        const RESIDENCES: [c_int; 2] = [1, 0];
-        let (mut reduction, mut bits) = (0, scalar);
-        let place = match at {
-            true => pointer(scalar),
-            false => (&raw mut bits).cast(),
-        };
-        let comm = ptr::with_exposed_provenance_mut(communicator.0);
-        let residence = RESIDENCES[usize::from(at)];
-        let make = self.functions.ncclRedOpCreatePreMulSum;
-        // SAFETY: the communicator is live; the scalar lies where the residence says; one place for the number.
-        check(unsafe { make(&raw mut reduction, place, datatype, residence, comm) })?;
-        Ok(reduction)
-    }
-
-    fn end_scale(&self, communicator: Communicator, reduction: i32) -> Result<(), i32> {
-        let comm = ptr::with_exposed_provenance_mut(communicator.0);
-        // SAFETY: the communicator is live.
-        check(unsafe { (self.functions.ncclRedOpDestroy)(reduction, comm) })
-    }
-
-    fn text(&self, communicator: Option<Communicator>) -> String {
-        let comm =
-            communicator.map_or(ptr::null_mut(), |of| ptr::with_exposed_provenance_mut(of.0));
-        // SAFETY: the communicator is live, or none.
-        let text = unsafe { (self.functions.ncclGetLastError)(comm) };
+    fn text(&self) -> String {
+        // SAFETY: the call takes no communicator for all.
+        let text = unsafe { (self.functions.ncclGetLastError)(ptr::null_mut()) };
         if text.is_null() {
             return String::new();
         }

@@ -899,7 +899,7 @@ mod tests {
 
     /// Requests that leave nothing behind, or what contents and the driver's own knowledge tell of.
     const TRANSIENT: &str = "Act Advise CloseShared CollectiveDeregister CollectiveEnd CollectiveId CollectiveMake CollectiveRegister \
-        CollectiveRun CollectiveScale CollectiveScaleEnd CollectiveState CollectiveText CollectiveVersion Copy CopyBox Credit DevicePath EventRecord EventState GetAccess Goodbye GraphAdjust \
+        CollectiveRun CollectiveState CollectiveText CollectiveVersion Copy CopyBox Credit DevicePath EventRecord EventState GetAccess Goodbye GraphAdjust \
         GraphBring GraphChange GraphEnable GraphEnd GraphMake GraphRun Grouping HostDone HostFunction Launch LaunchFirst LinkAdd \
         LinkComplete MemoryPlace Memset Occupancy Ping PoolGet Prefetch Read ReadBox ReadShared ShareHost StreamOperations \
         SynchronizeContext SynchronizeEvent SynchronizeStream TensorMap TextureReferenceGet UnshareHost Usage WindowMap WindowReserve \

@@ -34,6 +34,8 @@ struct Capture {
     mode: CUstreamCaptureMode,
     valid: bool,
     streams: HashMap<u64, Branch>,
+    /// The last node of each communicator, which has its collectives one after the other.
+    collectives: HashMap<u64, u64>,
 }
 
 /// A stream in a capture.
@@ -306,6 +308,7 @@ impl Driver {
             mode,
             valid: true,
             streams: HashMap::from([(handle.0, branch)]),
+            collectives: HashMap::new(),
         };
         captures.streams.insert(handle.0, id);
         captures.captures.insert(id, capture);
@@ -659,6 +662,55 @@ impl Captured<'_> {
         if let Some((_, branch)) = graphs.captures.branch(self.stream) {
             branch.deps = vec![Dep::whole(node)];
         }
+    }
+
+    /// Whether another stream is in the same capture.
+    pub(crate) fn is_with(&self, other: &Self) -> bool {
+        self.capture == other.capture
+    }
+
+    /// Adds nodes of collectives, each with its communicators: they stand behind all that these streams of one capture have come to, and behind
+    /// what the communicators did before; the streams' next nodes stand behind all of them.
+    pub(crate) fn add_collectives(
+        streams: &[Self],
+        contents: Vec<(Vec<u64>, Content)>,
+    ) -> Result<(), CUresult> {
+        let Some(first) = streams.first() else {
+            return Ok(());
+        };
+        let mut graphs = lock(&first.driver.graphs);
+        let graph = first.graph(&graphs)?;
+        let invalidated = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        let mut before: Vec<u64> = Vec::new();
+        for stream in streams {
+            let (_, branch) = graphs.captures.branch(stream.stream).ok_or(invalidated)?;
+            before.extend(branch.deps.iter().map(|dep| dep.node));
+        }
+        let capture = graphs.captures.captures.get(&first.capture);
+        let earlier = &capture.ok_or(invalidated)?.collectives;
+        let communicators = contents.iter().flat_map(|(communicators, _)| communicators);
+        let earlier = communicators.filter_map(|of| earlier.get(of).copied());
+        // The program may have taken nodes out of the graph.
+        let earlier: Vec<u64> = earlier.filter(|node| graphs.node(*node).is_ok()).collect();
+        before.extend(earlier);
+        before.sort_unstable();
+        before.dedup();
+        let deps: Vec<Dep> = before.into_iter().map(Dep::whole).collect();
+        let mut added = Vec::new();
+        for (communicators, content) in contents {
+            let node = graphs.add(graph, &deps, content)?;
+            added.push(Dep::whole(node));
+            if let Some(capture) = graphs.captures.captures.get_mut(&first.capture) {
+                let last = communicators.into_iter().map(|of| (of, node));
+                capture.collectives.extend(last);
+            }
+        }
+        for stream in streams {
+            if let Some((_, branch)) = graphs.captures.branch(stream.stream) {
+                branch.deps.clone_from(&added);
+            }
+        }
+        Ok(())
     }
 
     /// Adds a node that is made with the server's help, given the graph and what it stands behind.

@@ -6,20 +6,18 @@ use std::sync::Arc;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_backend::nccl::{ID_BYTES, result};
+use towline_backend::nccl::{Factor, ID_BYTES, result};
 use towline_client::raw::Out;
 use towline_wire::cuda::collective::{CONFIG_WORDS, Kind, Operation, Origin};
 
 use super::communicator::{Communicator, of_cuda};
-use super::group::{self, Enqueued, Making, Place};
+use super::group::{self, Enqueued, Later, Making, Place};
 use super::types::{
     ncclComm_t, ncclConfig_t, ncclDataType_t, ncclRedOp_t, ncclResult_t, ncclScalarResidence_t,
     ncclSimInfo_t, ncclUniqueId, ncclWindow_t,
 };
 use crate::driver::{Acting, process};
 
-/// Reductions that need not be made.
-const BUILT_IN_REDUCTIONS: i32 = 5;
 /// Marks a configuration that was initialised.
 const CONFIG_MAGIC: u32 = 0xcafe_beef;
 /// The words of a configuration that have the version that its program was built for, and say whether calls wait.
@@ -29,8 +27,6 @@ const BLOCKING_WORD: usize = 2;
 const UNDEFINED: i32 = i32::MIN;
 /// A rank of this color gets no communicator.
 const NO_COLOR: i32 = -1;
-/// Most bytes of a text of the server's.
-const TEXT_ROOM: u64 = 1024;
 
 fn code(outcome: Result<(), i32>) -> ncclResult_t {
     outcome.err().unwrap_or(result::SUCCESS)
@@ -39,9 +35,20 @@ fn code(outcome: Result<(), i32>) -> ncclResult_t {
 /// A configuration as the program gave it.
 #[derive(Default)]
 struct Config {
+    /// None where the program gave none.
     words: Vec<u64>,
     blocking: Option<bool>,
     version: i32,
+}
+
+impl Config {
+    /// Whether calls wait. A communicator that is made of another without a configuration is as the other.
+    fn blocks(&self, parent: bool) -> bool {
+        self.blocking.unwrap_or(match self.words.is_empty() {
+            true => parent,
+            false => true,
+        })
+    }
 }
 
 /// Reads a configuration.
@@ -86,11 +93,13 @@ fn expect_known(acting: &Acting<'_>, config: &Config) -> Result<(), i32> {
     if config.version <= version {
         return Ok(());
     }
-    log::error!(
+    let text = format!(
         "the program was built for NCCL {}, and the server has {}: give `towline serve` a later one by --nccl",
         described(config.version),
         described(version)
     );
+    log::error!("{text}");
+    process().note_collective_text(text);
     Err(result::INVALID_USAGE)
 }
 
@@ -117,11 +126,12 @@ fn join(
     let acting = driver.acting_in(Arc::clone(&context));
     let acting = acting.map_err(|_| result::CUDA_ERROR)?;
     expect_known(&acting, &config)?;
-    let communicator = driver.new_communicator(context, config.blocking.unwrap_or(true));
+    let communicator = driver.new_communicator(context, config.blocks(true));
     let place = Place(place);
     place.set(communicator.number);
     group::make(Making {
         communicator,
+        parent: None,
         origin: Origin::Join { ranks, rank, ids },
         config: config.words,
         place,
@@ -144,7 +154,7 @@ fn derive(
     }
     let acting = driver.acting_with(&parent)?;
     expect_known(&acting, &config)?;
-    let blocking = config.blocking.unwrap_or(parent.blocking);
+    let blocking = config.blocks(parent.blocking);
     let communicator = driver.new_communicator(Arc::clone(&parent.context), blocking);
     let origin = origin(parent.number);
     let place = Place(place);
@@ -156,6 +166,7 @@ fn derive(
     });
     group::make(Making {
         communicator,
+        parent: Some(parent),
         origin,
         config: config.words,
         place,
@@ -182,12 +193,10 @@ fn enqueue(
             kind,
             Kind::AllReduce | Kind::ReduceScatter | Kind::AllGather | Kind::AllToAll
         );
-        if is_rooted && !(0..ranks).contains(&root)
-            || group::size_of_type(datatype) == 0
-            || reduction < 0
-        {
+        if is_rooted && !(0..ranks).contains(&root) || group::size_of_type(datatype) == 0 {
             return Err(result::INVALID_ARGUMENT);
         }
+        let factor = communicator.factor(reduction, datatype)?;
         group::enqueue(Enqueued {
             communicator,
             stream,
@@ -201,6 +210,7 @@ fn enqueue(
                 datatype,
                 reduction,
                 root,
+                factor,
             },
         });
         Ok(())
@@ -219,7 +229,7 @@ fn ask<'a, R: Request<'a>, T>(
     let (status, answer) = read(&body).ok_or_else(|| of_cuda(&acting)(acting.malformed()))?;
     match status {
         result::SUCCESS => Ok(answer),
-        failed => Err(failed),
+        failed => Err(process().note_collective_failure(acting.session, acting.actor, failed)),
     }
 }
 
@@ -234,39 +244,58 @@ fn end(communicator: &Communicator, call: &'static str, how: u32) -> Result<(), 
     })
 }
 
+/// Has a call made for a communicator that may wait for its other ranks: at the end of the group, with those of the others.
+fn later(
+    place: Option<Place>,
+    call: impl FnOnce() -> Result<u64, i32> + Send + 'static,
+) -> Result<(), i32> {
+    group::later(Later {
+        call: Box::new(call),
+        place,
+    });
+    Ok(())
+}
+
 /// Ends a communicator's life here and there. That its server is lost is no failure: nothing of it is left there either.
 fn end_for_good(handle: ncclComm_t, call: &'static str, how: u32) -> ncclResult_t {
     if handle.is_null() {
         return result::SUCCESS;
     }
-    code((|| {
+    group::within(|| {
         let communicator = process().communicator(handle.cast())?;
         process().forget_communicator(communicator.number);
-        if !matches!(communicator.state(), result::SUCCESS) {
+        let state = communicator.state();
+        if !matches!(state, result::SUCCESS | result::IN_PROGRESS) {
             return Ok(());
         }
-        match end(&communicator, call, how) {
-            Err(result::REMOTE_ERROR) => Ok(()),
-            outcome => outcome,
-        }
-    })())
+        later(None, move || {
+            if state == result::SUCCESS {
+                return match end(&communicator, call, how) {
+                    Ok(()) | Err(result::REMOTE_ERROR) => Ok(0),
+                    Err(failed) => Err(failed),
+                };
+            }
+            // Its server may not have heard of it: who makes it ends it then.
+            communicator.give_up();
+            let _ = end(&communicator, call, group::ABORT);
+            Ok(0)
+        })
+    })
 }
 
 fn register(
-    handle: ncclComm_t,
-    address: *mut c_void,
+    communicator: &Communicator,
+    address: u64,
     size: usize,
     flags: c_int,
 ) -> Result<u64, i32> {
-    let communicator = process().communicator(handle.cast())?;
-    communicator.expect_ready()?;
     let request = wire::CollectiveRegister {
         communicator: communicator.number,
-        address: address.addr() as u64,
+        address,
         size: size as u64,
         flags,
     };
-    ask(&communicator, "ncclCommRegister", &request, |body| {
+    ask(communicator, "ncclCommRegister", &request, |body| {
         let reply = wire::CollectiveRegisterReply::decode(body).ok()?;
         Some((reply.result?, reply.known?))
     })
@@ -435,6 +464,7 @@ pub(crate) unsafe fn ncclCommInitAll(
             place.set(communicator.number);
             group::make(Making {
                 communicator,
+                parent: None,
                 origin: Origin::Join {
                     ranks: ndev,
                     rank,
@@ -495,21 +525,23 @@ pub(crate) unsafe fn ncclCommShrink(
 }
 
 pub(crate) fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t {
-    code((|| {
+    group::within(|| {
         let communicator = process().communicator(comm.cast())?;
         communicator.expect_ready()?;
         communicator.finalize();
-        end(&communicator, "ncclCommFinalize", 0)
-    })())
+        later(None, move || {
+            end(&communicator, "ncclCommFinalize", 0).map(|()| 0)
+        })
+    })
 }
 
 /// Has a communicator stop for a while or for good.
 fn stop(handle: ncclComm_t, call: &'static str, how: u32) -> ncclResult_t {
-    code((|| {
+    group::within(|| {
         let communicator = process().communicator(handle.cast())?;
         communicator.expect_ready()?;
-        end(&communicator, call, how)
-    })())
+        later(None, move || end(&communicator, call, how).map(|()| 0))
+    })
 }
 
 /// The only memory that there is to give back.
@@ -548,9 +580,10 @@ pub(crate) unsafe fn ncclCommGetAsyncError(
     // SAFETY: the program's contract: NULL, or a place of its own.
     let asyncError = unsafe { Out::new(asyncError) };
     tell(comm, asyncError, |communicator| {
-        let state = communicator.state();
-        if state != result::SUCCESS {
-            return Ok(state);
+        match communicator.state() {
+            result::SUCCESS if communicator.is_parent() => return Ok(result::IN_PROGRESS),
+            result::SUCCESS => {}
+            state => return Ok(state),
         }
         let request = wire::CollectiveState {
             communicator: communicator.number,
@@ -590,7 +623,9 @@ pub(crate) unsafe fn ncclCommRegister(
     // SAFETY: the program's contract: NULL, or a place of its own.
     let handle = unsafe { Out::new(handle) };
     code((|| {
-        let known = register(comm, buff, size, -1)?;
+        let communicator = process().communicator(comm.cast())?;
+        communicator.expect_ready()?;
+        let known = register(&communicator, buff.addr() as u64, size, -1)?;
         handle.set(std::ptr::without_provenance_mut(known as usize));
         Ok(())
     })())
@@ -607,13 +642,17 @@ pub(crate) unsafe fn ncclCommWindowRegister(
     win: *mut ncclWindow_t,
     winFlags: c_int,
 ) -> ncclResult_t {
-    // SAFETY: the program's contract: NULL, or a place of its own.
-    let win = unsafe { Out::new(win) };
-    code((|| {
-        let known = register(comm, buff, size, winFlags.max(0))?;
-        win.set(std::ptr::without_provenance_mut(known as usize));
-        Ok(())
-    })())
+    group::within(|| {
+        let communicator = process().communicator(comm.cast())?;
+        communicator.expect_ready()?;
+        if win.is_null() {
+            return Err(result::INVALID_ARGUMENT);
+        }
+        let (address, flags) = (buff.addr() as u64, winFlags.max(0));
+        later(Some(Place(win.cast())), move || {
+            register(&communicator, address, size, flags)
+        })
+    })
 }
 
 pub(crate) fn ncclCommWindowDeregister(comm: ncclComm_t, win: ncclWindow_t) -> ncclResult_t {
@@ -627,10 +666,7 @@ pub(crate) unsafe fn ncclMemAlloc(ptr: *mut *mut c_void, size: usize) -> ncclRes
         if !ptr.wanted() || size == 0 {
             return Err(result::INVALID_ARGUMENT);
         }
-        let driver = process();
-        let context = driver.collective_context();
-        let context = context.map_err(|_| result::CUDA_ERROR)?;
-        let address = driver.allocate_in(context, size);
+        let address = process().allocate_for_collectives(size);
         let address = address.map_err(|_| result::CUDA_ERROR)?;
         ptr.set(std::ptr::with_exposed_provenance_mut(address as usize));
         Ok(())
@@ -641,7 +677,7 @@ pub(crate) fn ncclMemFree(ptr: *mut c_void) -> ncclResult_t {
     if ptr.is_null() {
         return result::SUCCESS;
     }
-    let freed = process().free(ptr.addr() as u64);
+    let freed = process().free_for_collectives(ptr.addr() as u64);
     code(freed.map_err(|_| result::CUDA_ERROR))
 }
 
@@ -661,29 +697,18 @@ pub(crate) unsafe fn ncclRedOpCreatePreMulSum(
         if !op.wanted() || scalar.is_null() || size == 0 || !(0..=1).contains(&residence) {
             return Err(result::INVALID_ARGUMENT);
         }
-        let mut bits = [0; 8];
-        let bits = match residence {
-            0 => scalar.addr() as u64,
+        let factor = match residence {
+            0 => Factor::At(scalar.addr() as u64),
             _ => {
+                let mut bits = [0; 8];
                 for (at, byte) in bits.iter_mut().enumerate().take(size as usize) {
                     // SAFETY: the program's contract: the scalar has its type's bytes.
                     *byte = unsafe { scalar.cast::<u8>().wrapping_add(at).read() };
                 }
-                u64::from_le_bytes(bits)
+                Factor::Bits(u64::from_le_bytes(bits))
             }
         };
-        let request = wire::CollectiveScale {
-            communicator: communicator.number,
-            scalar: bits,
-            datatype,
-            residence,
-        };
-        let call = "ncclRedOpCreatePreMulSum";
-        let reduction = ask(&communicator, call, &request, |body| {
-            let reply = wire::CollectiveScaleReply::decode(body).ok()?;
-            Some((reply.result?, reply.reduction?))
-        })?;
-        op.set(reduction);
+        op.set(communicator.keep_reduction(datatype, factor));
         Ok(())
     })())
 }
@@ -691,17 +716,7 @@ pub(crate) unsafe fn ncclRedOpCreatePreMulSum(
 pub(crate) fn ncclRedOpDestroy(op: ncclRedOp_t, comm: ncclComm_t) -> ncclResult_t {
     code((|| {
         let communicator = process().communicator(comm.cast())?;
-        if op < BUILT_IN_REDUCTIONS {
-            return Err(result::INVALID_ARGUMENT);
-        }
-        let request = wire::CollectiveScaleEnd {
-            communicator: communicator.number,
-            reduction: op,
-        };
-        ask(&communicator, "ncclRedOpDestroy", &request, |body| {
-            let reply = wire::CollectiveScaleEndReply::decode(body).ok()?;
-            Some((reply.result?, ()))
-        })
+        communicator.drop_reduction(op)
     })())
 }
 
@@ -940,27 +955,13 @@ pub(crate) fn ncclGetErrorString(status: ncclResult_t) -> *const c_char {
     text.as_ptr()
 }
 
-pub(crate) fn ncclGetLastError(comm: ncclComm_t) -> *const c_char {
+/// As NCCL: the last failure, whatever the communicator.
+pub(crate) fn ncclGetLastError(_comm: ncclComm_t) -> *const c_char {
     thread_local! {
         static TEXT: RefCell<CString> = RefCell::default();
     }
-    let driver = process();
-    let text = driver
-        .communicator(comm.cast())
-        .ok()
-        .and_then(|communicator| {
-            let request = wire::CollectiveText {
-                communicator: communicator.number,
-                room: TEXT_ROOM,
-            };
-            let acting = driver.acting_with(&communicator).ok()?;
-            let body = acting.call_for("ncclGetLastError", &request).ok()?;
-            let reply = wire::CollectiveTextReply::decode(&body).ok()?;
-            let text = reply.text?.split(|byte| *byte == 0).next()?.to_vec();
-            CString::new(text).ok()
-        });
     TEXT.with_borrow_mut(|kept| {
-        *kept = text.unwrap_or_default();
+        *kept = process().collective_text();
         kept.as_ptr()
     })
 }

@@ -1,19 +1,27 @@
 //! Communicators: what the program has of those that live on servers.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::ffi::{CString, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_backend::nccl::result;
+use towline_backend::nccl::{Factor, result};
+use towline_client::cuda::{Actor, Session};
 
 use crate::context::Context;
 use crate::driver::{Acting, Driver, lock};
 
+/// Reductions that need not be made.
+const BUILT_IN_REDUCTIONS: i32 = 5;
+/// Most bytes of a text of the server's.
+const TEXT_ROOM: u64 = 1024;
 /// Handles of communicators are no addresses of anything; this is between two of them.
 const STEP: u64 = 16;
+
+const NONE_OFFERED: &str = "the server offers no collectives to this program: start it with `towline serve --collectives`, and the program \
+     by `towline run`; if it was, the server's log says why its NCCL cannot be used";
 
 /// All communicators of the process, by their handles.
 #[derive(Default)]
@@ -21,6 +29,10 @@ pub(crate) struct Communicators {
     known: Mutex<HashMap<u64, Arc<Communicator>>>,
     next: AtomicU64,
     versions: Mutex<HashMap<u8, i32>>,
+    /// The last failure, in words.
+    text: Mutex<CString>,
+    /// Memory of `ncclMemAlloc`: its bytes by its addresses.
+    pub(super) memory: Mutex<HashMap<u64, usize>>,
 }
 
 /// A communicator, of one rank of which a device of ours is.
@@ -35,6 +47,13 @@ pub(crate) struct Communicator {
     /// NCCL's result of how it came about.
     state: AtomicI32,
     finalized: AtomicBool,
+    /// The program has ended it while it was being made.
+    given_up: AtomicBool,
+    /// Others that are being made of it.
+    children: AtomicUsize,
+    /// Reductions of the program's own, by their numbers: the type of their data, and what it is multiplied by before it is summed.
+    reductions: Mutex<HashMap<i32, (i32, Factor)>>,
+    next_reduction: AtomicI32,
 }
 
 impl Communicator {
@@ -74,12 +93,61 @@ impl Communicator {
     pub(crate) fn finalize(&self) {
         self.finalized.store(true, Ordering::Release);
     }
+
+    pub(crate) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.load(Ordering::Acquire)
+    }
+
+    /// Another is being made of it, or is so no longer.
+    pub(crate) fn parent(&self, makes: bool) {
+        match makes {
+            true => self.children.fetch_add(1, Ordering::AcqRel),
+            false => self.children.fetch_sub(1, Ordering::AcqRel),
+        };
+    }
+
+    pub(crate) fn is_parent(&self) -> bool {
+        self.children.load(Ordering::Acquire) > 0
+    }
+
+    /// Keeps a reduction of the program's own; its number.
+    pub(crate) fn keep_reduction(&self, datatype: i32, factor: Factor) -> i32 {
+        let number = self.next_reduction.fetch_add(1, Ordering::Relaxed);
+        lock(&self.reductions).insert(number, (datatype, factor));
+        number
+    }
+
+    /// The factor of a reduction; none for those that NCCL has.
+    pub(crate) fn factor(&self, reduction: i32, datatype: i32) -> Result<Option<Factor>, i32> {
+        if (0..BUILT_IN_REDUCTIONS).contains(&reduction) {
+            return Ok(None);
+        }
+        match lock(&self.reductions).get(&reduction) {
+            Some((of, factor)) if *of == datatype => Ok(Some(*factor)),
+            _ => Err(result::INVALID_ARGUMENT),
+        }
+    }
+
+    /// Forgets one. Operations that were called with it have its factor.
+    pub(crate) fn drop_reduction(&self, reduction: i32) -> Result<(), i32> {
+        let dropped = lock(&self.reductions).remove(&reduction);
+        dropped.map(drop).ok_or(result::INVALID_ARGUMENT)
+    }
 }
 
 /// NCCL's result for a call of CUDA that failed: a lost server is a rank that cannot be reached.
 pub(crate) fn of_cuda(acting: &Acting<'_>) -> impl Fn(CUresult) -> i32 {
     let session = Arc::clone(acting.session);
-    move |_| match session.broken() {
+    move |_| of_session(&session)
+}
+
+/// As [`of_cuda`].
+pub(crate) fn of_session(session: &Session) -> i32 {
+    match session.broken() {
         Some(_) => result::REMOTE_ERROR,
         None => result::CUDA_ERROR,
     }
@@ -101,6 +169,10 @@ impl Driver {
             facts: OnceLock::new(),
             state: AtomicI32::new(result::IN_PROGRESS),
             finalized: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
+            children: AtomicUsize::new(0),
+            reductions: Mutex::default(),
+            next_reduction: AtomicI32::new(BUILT_IN_REDUCTIONS),
         });
         lock(&all.known).insert(number, Arc::clone(&communicator));
         communicator
@@ -115,6 +187,38 @@ impl Driver {
 
     pub(crate) fn forget_communicator(&self, number: u64) {
         lock(&self.communicators.known).remove(&number);
+    }
+
+    /// Notes a failure that a server told, in its words; gives its result back.
+    pub(crate) fn note_collective_failure(
+        &self,
+        session: &Session,
+        actor: Actor,
+        failed: i32,
+    ) -> i32 {
+        if !matches!(failed, result::SUCCESS | result::IN_PROGRESS) {
+            let request = wire::CollectiveText { room: TEXT_ROOM };
+            let body = session.call(actor, "ncclGetLastError", &request);
+            let reply = body
+                .as_ref()
+                .map(|body| wire::CollectiveTextReply::decode(body));
+            if let Ok(Ok(reply)) = reply
+                && let Some(text) = reply.text
+            {
+                let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+                self.note_collective_text(text.to_vec());
+            }
+        }
+        failed
+    }
+
+    /// Notes the last failure, in words.
+    pub(crate) fn note_collective_text(&self, text: impl Into<Vec<u8>>) {
+        *lock(&self.communicators.text) = CString::new(text).unwrap_or_default();
+    }
+
+    pub(crate) fn collective_text(&self) -> CString {
+        lock(&self.communicators.text).clone()
     }
 
     /// Whether a session has communicators: it stays where it is then.
@@ -148,12 +252,8 @@ impl Driver {
         let asked = acting.call_for("ncclGetVersion", &wire::CollectiveVersion {});
         let body = asked.map_err(|status| {
             if status == CUDA_ERROR_NOT_SUPPORTED {
-                SAID.call_once(|| {
-                    log::error!(
-                        "the server offers no collectives to this program: start it with `towline serve --collectives`, and the program \
-                         by `towline run`; if it was, the server's log says why its NCCL cannot be used"
-                    );
-                });
+                SAID.call_once(|| log::error!("{NONE_OFFERED}"));
+                self.note_collective_text(NONE_OFFERED);
                 return result::SYSTEM_ERROR;
             }
             of_cuda(acting)(status)

@@ -6,19 +6,24 @@ use std::sync::Arc;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_backend::nccl::result;
+use towline_backend::nccl::{Factor, result};
 use towline_client::cuda::{Actor, Session};
 use towline_wire::cuda::collective::{
     Kind, Member, Operation, Origin, encode_members, encode_operations,
 };
 
-use super::communicator::{Communicator, of_cuda};
+use super::communicator::{Communicator, of_cuda, of_session};
 use crate::driver::{Acting, Driver, process};
 use crate::graph::{Captured, Content, OnStream};
+
+/// The way in which a communicator ends at once, in the words of `CollectiveEnd`.
+pub(super) const ABORT: u32 = 2;
 
 /// A communicator that the group is to make.
 pub(super) struct Making {
     pub(super) communicator: Arc<Communicator>,
+    /// The one that it is made of.
+    pub(super) parent: Option<Arc<Communicator>>,
     pub(super) origin: Origin,
     pub(super) config: Vec<u64>,
     /// The program's place for its handle, which is taken back if it does not come about.
@@ -44,6 +49,12 @@ pub(super) struct Enqueued {
     pub(super) operation: Operation,
 }
 
+/// A call for a communicator that may wait for other ranks: it gives a handle where it has a place for one.
+pub(super) struct Later {
+    pub(super) call: Box<dyn FnOnce() -> Result<u64, i32> + Send>,
+    pub(super) place: Option<Place>,
+}
+
 /// The calling thread's group.
 #[derive(Default)]
 struct Group {
@@ -52,6 +63,7 @@ struct Group {
     failed: i32,
     making: Vec<Making>,
     operations: Vec<Enqueued>,
+    later: Vec<Later>,
 }
 
 thread_local! {
@@ -82,8 +94,39 @@ pub(super) fn end() -> Result<(), i32> {
             .for_each(|making| drop_unmade(driver, making));
         return Err(group.failed);
     }
-    driver.make_all(group.making)?;
-    driver.enqueue_all(group.operations)
+    let made = driver.make_all(group.making);
+    if !matches!(made, Ok(()) | Err(result::IN_PROGRESS)) {
+        return made;
+    }
+    driver.enqueue_all(group.operations)?;
+    run_all(group.later)?;
+    made
+}
+
+/// Makes calls that may wait for each other, at once.
+fn run_all(later: Vec<Later>) -> Result<(), i32> {
+    let (calls, places): (Vec<_>, Vec<_>) = later
+        .into_iter()
+        .map(|later| (later.call, later.place))
+        .unzip();
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let mut calls = calls.into_iter();
+        let first = calls.next();
+        let others: Vec<_> = calls.map(|call| scope.spawn(call)).collect();
+        let first = first.map(|call| call());
+        let others = others
+            .into_iter()
+            .map(|other| other.join().unwrap_or(Err(result::INTERNAL_ERROR)));
+        first.into_iter().chain(others).collect()
+    });
+    let mut all = Ok(());
+    for (outcome, place) in outcomes.into_iter().zip(places) {
+        if let (Ok(handle), Some(place)) = (outcome, place) {
+            place.set(handle);
+        }
+        all = all.and(outcome.map(drop));
+    }
+    all
 }
 
 /// Drops the group that is open, with what was kept.
@@ -123,6 +166,11 @@ pub(super) fn enqueue(operation: Enqueued) {
     GROUP.with_borrow_mut(|group| group.operations.push(operation));
 }
 
+/// Keeps a call that may wait for other ranks.
+pub(super) fn later(later: Later) {
+    GROUP.with_borrow_mut(|group| group.later.push(later));
+}
+
 fn drop_unmade(driver: &Driver, making: &Making) {
     making.place.set(0);
     driver.forget_communicator(making.communicator.number);
@@ -147,10 +195,7 @@ impl Asked {
         };
         let asked = self.session.call(self.actor, "ncclCommInitRank", &request);
         let outcome = asked
-            .map_err(|_| match self.session.broken() {
-                Some(_) => result::REMOTE_ERROR,
-                None => result::CUDA_ERROR,
-            })
+            .map_err(|_| of_session(&self.session))
             .and_then(|body| {
                 let reply = wire::CollectiveMakeReply::decode(&body).ok();
                 let parts = reply.and_then(|reply| Some((reply.result?, reply.facts?)));
@@ -167,7 +212,63 @@ impl Asked {
                 _ => Err(result::INTERNAL_ERROR),
             }));
         }
-        outcome.map(drop)
+        self.abort(Communicator::is_given_up);
+        outcome
+            .map(drop)
+            .map_err(|failed| process().note_collective_failure(&self.session, self.actor, failed))
+    }
+
+    /// Makes them where nobody waits for that; their states tell.
+    fn make_unwatched(&self, parents: &[Arc<Communicator>]) {
+        let _ = self.make();
+        for communicator in &self.communicators {
+            // One of no color has no handle that the program could end it by.
+            if communicator.facts().is_ok_and(|(rank, _)| rank < 0) {
+                process().forget_communicator(communicator.number);
+            }
+        }
+        parents.iter().for_each(|parent| parent.parent(false));
+    }
+
+    /// Ends what was made, and is not wanted after all.
+    fn abort(&self, is_unwanted: impl Fn(&Communicator) -> bool) {
+        let made = self
+            .communicators
+            .iter()
+            .filter(|made| made.state() == result::SUCCESS && is_unwanted(made));
+        for communicator in made {
+            let request = wire::CollectiveEnd {
+                communicator: communicator.number,
+                how: ABORT,
+            };
+            // It may be that none came about.
+            let _ = self.session.call(self.actor, "ncclCommAbort", &request);
+        }
+    }
+}
+
+/// A group's operations in one capture, each with the context of its stream.
+struct Gathered<'a> {
+    streams: Vec<Captured<'a>>,
+    operations: Vec<(u64, Operation)>,
+}
+
+impl Gathered<'_> {
+    /// Adds them to the graph: those of a context are one node.
+    fn add(self) -> Result<(), CUresult> {
+        let mut by_context: Vec<(u64, Vec<Operation>)> = Vec::new();
+        for (context, operation) in self.operations {
+            match by_context.iter_mut().find(|(of, _)| *of == context) {
+                Some((_, operations)) => operations.push(operation),
+                None => by_context.push((context, vec![operation])),
+            }
+        }
+        let contents = by_context.into_iter().map(|(context, operations)| {
+            let communicators = operations.iter().map(|operation| operation.communicator);
+            let words = encode_operations(&operations);
+            (communicators.collect(), Content::Collective(context, words))
+        });
+        Captured::add_collectives(&self.streams, contents.collect())
     }
 }
 
@@ -203,12 +304,25 @@ impl Driver {
         }
         if making.iter().all(|making| !making.communicator.blocking) {
             for asked in asked {
-                let make = move || {
-                    // Told by the communicator's state.
-                    let _ = asked.make();
+                let own = |making: &&Making| {
+                    let mut members = asked.communicators.iter();
+                    members.any(|member| Arc::ptr_eq(member, &making.communicator))
                 };
+                let parents = making.iter().filter(own);
+                let parents: Vec<_> = parents.filter_map(|making| making.parent.clone()).collect();
+                parents.iter().for_each(|parent| parent.parent(true));
+                let unmade = asked.communicators.clone();
                 let named = std::thread::Builder::new().name("towline-nccl".into());
-                named.spawn(make).map_err(|_| result::SYSTEM_ERROR)?;
+                let spawned = {
+                    let parents = parents.clone();
+                    named.spawn(move || asked.make_unwatched(&parents))
+                };
+                if spawned.is_err() {
+                    parents.iter().for_each(|parent| parent.parent(false));
+                    unmade
+                        .iter()
+                        .for_each(|unmade| unmade.settle(Err(result::SYSTEM_ERROR)));
+                }
             }
             return Err(result::IN_PROGRESS);
         }
@@ -226,6 +340,10 @@ impl Driver {
             Some(outcome)
         });
         let outcome = outcome.unwrap_or(Ok(()));
+        if outcome.is_err() {
+            // Others that were to be made with them were not.
+            asked.iter().for_each(|asked| asked.abort(|_| true));
+        }
         for making in &making {
             // A rank of no color has none; neither has one that failed.
             if outcome.is_err() || making.communicator.facts().is_ok_and(|(rank, _)| rank < 0) {
@@ -238,18 +356,23 @@ impl Driver {
     /// Enqueues operations, those of one server together; those of captured streams become nodes.
     fn enqueue_all(&self, operations: Vec<Enqueued>) -> Result<(), i32> {
         let mut by_server: Vec<(Acting<'_>, Vec<Operation>)> = Vec::new();
-        let mut by_capture: Vec<(Captured<'_>, u64, u64, Vec<Operation>)> = Vec::new();
+        let mut by_capture: Vec<Gathered<'_>> = Vec::new();
         let mut worked: Vec<(Acting<'_>, wire::StreamHandle)> = Vec::new();
         for enqueued in operations {
             let (acting, stream, captured) = self.collective_stream(&enqueued)?;
             let operation = self.prepared(&acting, stream, captured.is_some(), &enqueued)?;
             if let Some(captured) = captured {
-                match by_capture.iter_mut().find(|(_, on, ..)| *on == stream.0) {
-                    Some((.., operations)) => operations.push(operation),
-                    None => {
-                        let context = acting.context.number;
-                        by_capture.push((captured, stream.0, context, vec![operation]));
+                let with = |other: &&mut Gathered<'_>| other.streams[0].is_with(&captured);
+                let context = acting.context.number;
+                match by_capture.iter_mut().find(with) {
+                    Some(gathered) => {
+                        gathered.streams.push(captured);
+                        gathered.operations.push((context, operation));
                     }
+                    None => by_capture.push(Gathered {
+                        streams: vec![captured],
+                        operations: vec![(context, operation)],
+                    }),
                 }
                 continue;
             }
@@ -263,10 +386,8 @@ impl Driver {
             }
             worked.push((acting, stream));
         }
-        for (captured, _, context, operations) in by_capture {
-            let words = encode_operations(&operations);
-            let added = captured.add(Content::Collective(context, words));
-            added.map_err(|_| result::CUDA_ERROR)?;
+        for gathered in by_capture {
+            gathered.add().map_err(|_| result::CUDA_ERROR)?;
         }
         for (acting, operations) in &by_server {
             let words = encode_operations(operations);
@@ -309,9 +430,15 @@ impl Driver {
         operation.stream = stream.0;
         let (rank, ranks) = communicator.facts()?;
         let (sent, received) = bytes_of(&operation, rank, ranks);
+        let (mut none, one) = (0, size_of_type(operation.datatype));
+        let factor = match &mut operation.factor {
+            Some(Factor::At(address)) => address,
+            _ => &mut none,
+        };
         for (address, bytes) in [
             (&mut operation.send, sent),
             (&mut operation.receive, received),
+            (factor, one),
         ] {
             if *address == 0 || bytes == 0 {
                 continue;
@@ -378,6 +505,7 @@ mod tests {
             datatype: 7,
             reduction: 0,
             root,
+            factor: None,
         }
     }
 

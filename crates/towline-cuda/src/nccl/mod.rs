@@ -2,11 +2,12 @@
 //!
 //! The prefix keeps a program's own `libnccl.so.2` from finding its functions in this library. The functions written by hand have the C
 //! signatures and stand in [`calls`]; [`communicator`] is what the program has of communicators that live on servers, [`group`] calls that are
-//! sent as one.
+//! sent as one, [`memory`] what they allocate.
 
 mod calls;
 mod communicator;
 mod group;
+mod memory;
 
 pub(crate) use calls::*;
 pub(crate) use communicator::Communicators;

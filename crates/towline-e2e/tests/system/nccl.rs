@@ -168,7 +168,7 @@ fn ranks_of_several_servers_work_together() {
 
 #[test]
 fn a_killed_rank_fails_the_others() {
-    const REMOTE_ERROR: &str = "state 6";
+    const REMOTE_ERROR: &str = "copied 911, state 6";
     let folder = tempfile::tempdir().expect("room for a folder");
     let server = pool("local");
     let mut running = ranks(&[&server], 3, &folder.path().join("id"), "forever");

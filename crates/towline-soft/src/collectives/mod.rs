@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::cuda::*;
 use towline_backend::nccl::{
-    Collectives, Communicator, End, ID_BYTES, Kind, Made, Member, Operation, Origin, result,
+    Collectives, Communicator, End, Factor, ID_BYTES, Kind, Made, Member, Operation, Origin, result,
 };
 
 use mesh::Mesh;
@@ -22,8 +22,6 @@ use number::Reduction;
 
 /// The version that it says it is: of an NCCL that has all of these calls.
 const VERSION: i32 = 22_809;
-/// Least number of a reduction that was made.
-const FIRST_MADE: i32 = 5;
 
 /// The library: communicators of this process.
 pub struct SoftNccl {
@@ -38,8 +36,6 @@ struct Rank {
     mesh: Mesh,
     /// The context that it was made in.
     context: usize,
-    reductions: Mutex<HashMap<i32, Reduction>>,
-    next_reduction: AtomicI32,
     failed: AtomicI32,
     ended: AtomicBool,
 }
@@ -98,8 +94,6 @@ impl SoftNccl {
         let kept = Rank {
             mesh,
             context,
-            reductions: Mutex::default(),
-            next_reduction: AtomicI32::new(FIRST_MADE),
             failed: AtomicI32::new(result::SUCCESS),
             ended: AtomicBool::new(false),
         };
@@ -163,6 +157,24 @@ impl SoftNccl {
             check(unsafe { api.cuStreamSynchronize(stream) })?;
         }
         Ok(data)
+    }
+
+    /// Data of an operation's rank, multiplied if the rank has a factor, and the way to reduce it.
+    fn reducible(&self, operation: &Operation, bytes: usize) -> Result<(Vec<u8>, Reduction), i32> {
+        let data = self.read(operation.stream, operation.send, bytes)?;
+        let datatype = operation.datatype;
+        let factor = match operation.factor {
+            None => {
+                let reduction = Reduction::of(operation.reduction);
+                return Ok((data, reduction.ok_or(result::INVALID_ARGUMENT)?));
+            }
+            Some(Factor::At(address)) => {
+                let size = number::size_of_type(datatype)?;
+                self.read(operation.stream, address, size)?
+            }
+            Some(Factor::Bits(bits)) => bits.to_le_bytes().to_vec(),
+        };
+        Ok((number::scale(datatype, data, &factor)?, Reduction::Sum))
     }
 
     fn write(&self, stream: usize, address: u64, data: &[u8]) -> Result<(), i32> {
@@ -232,8 +244,7 @@ impl SoftNccl {
         let from_all: Vec<_> = everyone.clone().map(|from| (from, one)).collect();
         match operation.kind {
             Kind::AllReduce | Kind::Reduce => {
-                let data = self.read(operation.stream, operation.send, one)?;
-                let reduction = rank.reduction(operation.reduction)?;
+                let (data, reduction) = self.reducible(operation, one)?;
                 let awaited = if own == root { &from_all[..] } else { &[] };
                 let parts = rank.exchange(self, &[(root, &data)], awaited)?;
                 let reduced = match own == root {
@@ -263,8 +274,7 @@ impl SoftNccl {
                 self.write(operation.stream, operation.receive, &come[0])
             }
             Kind::ReduceScatter => {
-                let data = self.read(operation.stream, operation.send, all)?;
-                let reduction = rank.reduction(operation.reduction)?;
+                let (data, reduction) = self.reducible(operation, all)?;
                 let outgoing = parts(&data, one, ranks);
                 let come = rank.exchange(self, &outgoing, &from_all)?;
                 let reduced = number::reduce(operation.datatype, reduction, &come)?;
@@ -325,12 +335,6 @@ impl Rank {
             .ok()
             .filter(|rank| *rank < self.mesh.ranks);
         rank.ok_or(result::INVALID_ARGUMENT)
-    }
-
-    fn reduction(&self, number: i32) -> Result<Reduction, i32> {
-        let made = || lock(&self.reductions).get(&number).copied();
-        let found = Reduction::of(number).or_else(made);
-        found.ok_or(result::INVALID_ARGUMENT)
     }
 
     fn exchange(
@@ -495,35 +499,7 @@ impl Collectives for SoftNccl {
         self.find(communicator).map(drop)
     }
 
-    fn scale(
-        &self,
-        communicator: Communicator,
-        scalar: u64,
-        at: bool,
-        datatype: i32,
-    ) -> Result<i32, i32> {
-        let rank = self.find(communicator)?;
-        let size = number::size_of_type(datatype)?;
-        let bits = match at {
-            true => {
-                let mut bits = [0; 8];
-                bits[..size].copy_from_slice(&self.read(0, scalar, size)?);
-                u64::from_le_bytes(bits)
-            }
-            false => scalar,
-        };
-        let number = rank.next_reduction.fetch_add(1, Ordering::Relaxed);
-        lock(&rank.reductions).insert(number, Reduction::Scaled(bits));
-        Ok(number)
-    }
-
-    fn end_scale(&self, communicator: Communicator, reduction: i32) -> Result<(), i32> {
-        let rank = self.find(communicator)?;
-        let removed = lock(&rank.reductions).remove(&reduction);
-        removed.map(drop).ok_or(result::INVALID_ARGUMENT)
-    }
-
-    fn text(&self, _communicator: Option<Communicator>) -> String {
+    fn text(&self) -> String {
         lock(&self.text).clone()
     }
 }

@@ -102,8 +102,6 @@ pub(super) enum Reduction {
     Least,
     /// The sum, divided by how many there are.
     Average,
-    /// The sum of what was multiplied by this, in the bits of its type.
-    Scaled(u64),
 }
 
 impl Reduction {
@@ -129,6 +127,13 @@ pub(super) fn size_of_type(datatype: i32) -> Result<usize, i32> {
         4 | 5 | 8 => Ok(8),
         _ => Err(result::INVALID_ARGUMENT),
     }
+}
+
+/// Multiplies all by a factor of their type, with which its bytes begin.
+pub(super) fn scale(datatype: i32, data: Vec<u8>, factor: &[u8]) -> Result<Vec<u8>, i32> {
+    let size = size_of_type(datatype)?;
+    let factors = factor[..size].repeat(data.len() / size);
+    reduce(datatype, Reduction::Product, &[data, factors])
 }
 
 /// Reduces what the ranks have, in their order; all are as long as the first.
@@ -171,11 +176,7 @@ fn whole<'a>(
     };
     let wrap = |value: i128| widen(value as u64);
     let count = values.len() as i128;
-    let scale = match reduction {
-        Reduction::Scaled(bits) => widen(bits),
-        _ => 1,
-    };
-    let values = values.map(|bytes| wrap(widen(bits_of(bytes)).wrapping_mul(scale)));
+    let values = values.map(|bytes| widen(bits_of(bytes)));
     let value = values.reduce(|one, other| match reduction {
         Reduction::Product => wrap(one.wrapping_mul(other)),
         Reduction::Largest => one.max(other),
@@ -216,15 +217,7 @@ fn real<'a>(
     // Each step gives a number of the type, as on a device.
     let round = |value: f64| widen(narrow(value));
     let count = values.len() as f64;
-    let scale = match reduction {
-        Reduction::Scaled(bits) => widen(bits),
-        Reduction::Average => 1.0 / count,
-        _ => 1.0,
-    };
-    let values = values.map(|bytes| match reduction {
-        Reduction::Scaled(_) => round(widen(bits_of(bytes)) * scale),
-        _ => widen(bits_of(bytes)),
-    });
+    let values = values.map(|bytes| widen(bits_of(bytes)));
     let value = values.reduce(|one, other| match reduction {
         Reduction::Product => round(one * other),
         Reduction::Largest => one.max(other),
@@ -282,7 +275,7 @@ mod tests {
         assert_eq!(reduced(0, Reduction::Largest, &[-3, 2]), Ok(2));
         assert_eq!(reduced(1, Reduction::Largest, &[-3, 2]), Ok(-3));
         assert_eq!(reduced(0, Reduction::Average, &[-3, -4]), Ok(-3));
-        assert_eq!(reduced(0, Reduction::Scaled(2), &[3, 4]), Ok(14));
+        assert_eq!(scale(0, vec![3, 0x80], &[2, 9]), Ok(vec![6, 0]));
         assert_eq!(
             reduced(12, Reduction::Sum, &[0]),
             Err(result::INVALID_ARGUMENT)
@@ -300,7 +293,7 @@ mod tests {
         let of = |reduction| reduce(7, reduction, &parts).map(|out| bits_of(&out) as u32);
         assert_eq!(of(Reduction::Average), Ok(2.0_f32.to_bits()));
         assert_eq!(of(Reduction::Product), Ok(3.75_f32.to_bits()));
-        let twice = u64::from(2.0_f32.to_bits());
-        assert_eq!(of(Reduction::Scaled(twice)), Ok(8.0_f32.to_bits()));
+        let twice = scale(7, parts.concat(), &2.0_f32.to_le_bytes());
+        assert_eq!(twice, Ok([3.0_f32, 5.0].map(f32::to_le_bytes).concat()));
     }
 }

@@ -12,7 +12,7 @@ pub const CONFIG_WORDS: usize = 64;
 /// Most ids, and most ranks left out, of one member.
 const LIST_LIMIT: usize = 1 << 16;
 /// Words of an operation.
-const OPERATION_WORDS: usize = 9;
+const OPERATION_WORDS: usize = 11;
 /// Words that a member begins with.
 const HEAD_WORDS: usize = 6;
 
@@ -82,6 +82,37 @@ pub struct Operation {
     pub reduction: i32,
     /// The root, or the other rank.
     pub root: i32,
+    /// A factor of the rank's own data; `reduction` means nothing then, for what was multiplied is summed.
+    pub factor: Option<Factor>,
+}
+
+/// A factor of type `datatype`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Factor {
+    /// Its bits, as many as it has; those above mean nothing.
+    Bits(u64),
+    /// It lies in device memory, and is read when the operation runs.
+    At(u64),
+}
+
+impl Factor {
+    fn words(factor: Option<Self>) -> [u64; 2] {
+        match factor {
+            None => [0, 0],
+            Some(Self::Bits(bits)) => [1, bits],
+            Some(Self::At(address)) => [2, address],
+        }
+    }
+
+    fn of(words: [u64; 2]) -> Result<Option<Self>, DecodeError> {
+        let what = "the kind of a factor";
+        match words {
+            [0, _] => Ok(None),
+            [1, bits] => Ok(Some(Self::Bits(bits))),
+            [2, address] => Ok(Some(Self::At(address))),
+            [value, _] => Err(DecodeError::BadValue { what, value }),
+        }
+    }
 }
 
 /// Kinds of [`Operation`].
@@ -248,6 +279,7 @@ pub fn decode_members(words: &[u64]) -> Result<Vec<Member>, DecodeError> {
 /// The words of `CollectiveRun`.
 pub fn encode_operations(operations: &[Operation]) -> Vec<u64> {
     let words = operations.iter().flat_map(|operation| {
+        let [factor, value] = Factor::words(operation.factor);
         [
             operation.kind as u64,
             operation.communicator,
@@ -258,6 +290,8 @@ pub fn encode_operations(operations: &[Operation]) -> Vec<u64> {
             unsigned(operation.datatype),
             unsigned(operation.reduction),
             unsigned(operation.root),
+            factor,
+            value,
         ]
     });
     words.collect()
@@ -285,6 +319,7 @@ pub fn decode_operations(words: &[u64]) -> Result<Vec<Operation>, DecodeError> {
             datatype: signed(words[6]),
             reduction: signed(words[7]),
             root: signed(words[8]),
+            factor: Factor::of([words[9], words[10]])?,
         })
     };
     operations.iter().map(operation).collect()
@@ -336,9 +371,11 @@ mod tests {
 
     #[test]
     fn operations_survive_their_words() {
+        let factors = [None, Some(Factor::Bits(9)), Some(Factor::At(10))];
         let operations: Vec<_> = Kind::ALL
             .into_iter()
-            .map(|kind| Operation {
+            .zip(factors.into_iter().cycle())
+            .map(|(kind, factor)| Operation {
                 kind,
                 communicator: 1,
                 stream: 2,
@@ -348,6 +385,7 @@ mod tests {
                 datatype: 6,
                 reduction: -7,
                 root: 8,
+                factor,
             })
             .collect();
         let mut words = encode_operations(&operations);
@@ -358,7 +396,13 @@ mod tests {
 
     #[test]
     fn unknown_kinds_are_refused() {
-        assert!(decode_operations(&[Kind::ALL.len() as u64, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        let mut words = [0; OPERATION_WORDS];
+        words[0] = Kind::ALL.len() as u64;
+        assert!(decode_operations(&words).is_err());
+        words[0] = 0;
+        assert!(decode_operations(&words).is_ok());
+        words[9] = 3;
+        assert!(decode_operations(&words).is_err());
         assert!(decode_members(&[3, 0, 0, 0, 0, 0, 0]).is_err());
     }
 }

@@ -10,6 +10,8 @@ const NODE_LIMIT: usize = 1 << 20;
 const EDGE_LIMIT: usize = 1 << 22;
 /// Most words of launch attributes or operations of a node.
 const WORD_LIMIT: usize = 4096;
+/// Most words of a node's collectives.
+const COLLECTIVE_LIMIT: usize = 1 << 20;
 /// Most bodies of a conditional node.
 const BODY_LIMIT: usize = 256;
 /// How deep conditional nodes may lie in conditional nodes.
@@ -250,8 +252,8 @@ fn put_words(out: &mut Vec<u8>, words: &[u64]) {
     words.iter().for_each(|word| word.put(out));
 }
 
-fn take_words(decoder: &mut Decoder<'_>) -> Result<Vec<u64>, DecodeError> {
-    let count = decoder.count("words", WORD_LIMIT)?;
+fn take_words(decoder: &mut Decoder<'_>, limit: usize) -> Result<Vec<u64>, DecodeError> {
+    let count = decoder.count("words", limit)?;
     (0..count).map(|_| decoder.scalar()).collect()
 }
 
@@ -334,7 +336,7 @@ impl Work {
                 grid: decoder.scalar()?,
                 block: decoder.scalar()?,
                 shared_bytes: decoder.scalar()?,
-                attributes: take_words(decoder)?,
+                attributes: take_words(decoder, WORD_LIMIT)?,
                 params: decoder.blob()?.to_vec(),
             }),
             2 => {
@@ -368,7 +370,7 @@ impl Work {
             7 => Self::Operations {
                 context: decoder.scalar()?,
                 flags: decoder.scalar()?,
-                words: take_words(decoder)?,
+                words: take_words(decoder, WORD_LIMIT)?,
             },
             8 => Self::Alloc,
             9 => Self::Free(decoder.scalar()?),
@@ -389,7 +391,7 @@ impl Work {
                     bodies: bodies.collect::<Result<_, _>>()?,
                 }
             }
-            11 => Self::Collective(take_words(decoder)?),
+            11 => Self::Collective(take_words(decoder, COLLECTIVE_LIMIT)?),
             other => return Err(DecodeError::BadFlag(other)),
         })
     }
@@ -474,7 +476,7 @@ mod tests {
                 height: 6,
                 context: 7,
             }),
-            Work::Collective(vec![1; 9]),
+            Work::Collective(vec![1; WORD_LIMIT + 1]),
             Work::Call,
             Work::Record(1),
             Work::Wait(2),

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
 
 use smallvec::SmallVec;
 use towline_backend::cuda as wire;
@@ -28,12 +28,27 @@ pub type OpenLibrary = Box<dyn Fn() -> Result<Arc<dyn Library>, String> + Send +
 /// Most communicators of a session.
 const LIMIT: usize = 4096;
 
+/// The failure of a collective, as a wait for its stream tells it: data from outside of the device is not valid.
+const FAILED: CUresult = CUDA_ERROR_EXTERNAL_DEVICE;
+
+/// A posted request: its number, and its call.
+type Posted = (u64, u16);
+
 /// The library, once the session has asked for it, and what it has made.
 #[derive(Default)]
 pub(crate) struct Collectives {
     open: Option<OpenLibrary>,
     library: OnceLock<Option<Arc<dyn Library>>>,
-    known: Mutex<HashMap<u64, Arc<Communicator>>>,
+    known: Mutex<HashMap<u64, Known>>,
+}
+
+/// A communicator by its number.
+enum Known {
+    /// It is being made.
+    Making,
+    /// It is being made, and nobody wants it any more.
+    GivenUp,
+    There(Arc<Communicator>),
 }
 
 /// A communicator of the session.
@@ -45,6 +60,8 @@ pub(crate) struct Communicator {
     /// The first failure of an operation, as NCCL's result.
     failed: AtomicI32,
     ended: AtomicBool,
+    /// Taken while the library is asked about it, which its end waits for.
+    asks: RwLock<()>,
     /// The place of its latest parked operation.
     last: Mutex<Option<Place>>,
     /// Operations that it has done, so that the library need not make connections for it any more.
@@ -97,16 +114,33 @@ impl Collectives {
         self.library.get_or_init(open).as_ref()
     }
 
-    fn find(&self, number: u64) -> Option<Arc<Communicator>> {
-        lock(&self.known).get(&number).cloned()
+    pub(crate) fn find(&self, number: u64) -> Option<Arc<Communicator>> {
+        match lock(&self.known).get(&number) {
+            Some(Known::There(communicator)) => Some(Arc::clone(communicator)),
+            _ => None,
+        }
+    }
+
+    /// Whether a communicator is being made, which comes to nothing now.
+    fn give_up(&self, number: u64) -> bool {
+        match lock(&self.known).get_mut(&number) {
+            Some(known @ Known::Making) => {
+                *known = Known::GivenUp;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Ends all, at the session's end.
     pub(crate) fn release(&self) {
         let all = std::mem::take(&mut *lock(&self.known));
         let library = self.library.get().and_then(Option::as_ref);
-        for communicator in all.into_values() {
-            communicator.ended.store(true, Ordering::Release);
+        for known in all.into_values() {
+            let Known::There(communicator) = known else {
+                continue;
+            };
+            communicator.end();
             if let Some(library) = library {
                 let _ = library.end(communicator.made.communicator, End::Abort);
             }
@@ -122,15 +156,39 @@ impl Communicator {
             .compare_exchange(first.0, first.1, Ordering::AcqRel, Ordering::Acquire);
     }
 
+    /// Has nobody use it any more; whether somebody did before.
+    fn end(&self) -> bool {
+        let ended = self.ended.swap(true, Ordering::AcqRel);
+        drop(self.asks.write().unwrap_or_else(PoisonError::into_inner));
+        ended
+    }
+
+    /// Asks the library about it, unless it has ended.
+    fn ask<T>(&self, question: impl FnOnce(nccl::Communicator) -> T) -> Option<T> {
+        let _asks = self.asks.read().unwrap_or_else(PoisonError::into_inner);
+        (!self.has_ended()).then(|| question(self.made.communicator))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
     /// The place of its parked operations.
     fn places(&self) -> Places {
         lock(&self.last).iter().copied().collect()
     }
 }
 
-/// The communicators of operations, each once, in the order of their addresses, in which they are locked.
+/// The communicators of operations, each once.
 fn communicators(ready: &[Ready]) -> SmallVec<[&Arc<Communicator>; 4]> {
-    let mut all: SmallVec<[_; 4]> = ready.iter().map(|ready| &ready.communicator).collect();
+    once_each(ready.iter().map(|ready| &ready.communicator))
+}
+
+/// Communicators, each once, in the order of their addresses, in which they are locked.
+fn once_each<'a>(
+    all: impl Iterator<Item = &'a Arc<Communicator>>,
+) -> SmallVec<[&'a Arc<Communicator>; 4]> {
+    let mut all: SmallVec<[_; 4]> = all.collect();
     all.sort_by_key(|communicator| Arc::as_ptr(communicator));
     all.dedup_by(|one, other| Arc::ptr_eq(one, other));
     all
@@ -157,9 +215,11 @@ fn done(status: CUresult) -> Result<(), CUresult> {
 
 /// Enqueues operations of communicators that have been taken; each is told of a failure.
 fn enqueue(library: &dyn Library, ready: &[Ready]) -> Result<(), i32> {
-    let ended = |ready: &&Ready| ready.communicator.ended.load(Ordering::Acquire);
-    let living = ready.iter().filter(|ready| !ended(ready));
-    let operations: SmallVec<[nccl::Operation; 4]> = living
+    if ready.iter().any(|ready| ready.communicator.has_ended()) {
+        return Err(result::INVALID_ARGUMENT);
+    }
+    let operations: SmallVec<[nccl::Operation; 4]> = ready
+        .iter()
         .map(|ready| nccl::Operation {
             kind: ready.operation.kind,
             communicator: ready.communicator.made.communicator,
@@ -170,16 +230,14 @@ fn enqueue(library: &dyn Library, ready: &[Ready]) -> Result<(), i32> {
             datatype: ready.operation.datatype,
             reduction: ready.operation.reduction,
             root: ready.operation.root,
+            factor: ready.operation.factor,
         })
         .collect();
-    if operations.is_empty() {
-        return Ok(());
-    }
     // SAFETY: streams and communicators are the session's and live; memory that is not is a fault of the session's own process.
     let outcome = unsafe { library.run(&operations) };
     context::look_again();
     outcome.inspect_err(|status| {
-        log::warn!("a collective failed: {}", library.text(None));
+        log::warn!("a collective failed: {}", library.text());
         for ready in ready {
             ready.communicator.fail(*status);
         }
@@ -188,18 +246,28 @@ fn enqueue(library: &dyn Library, ready: &[Ready]) -> Result<(), i32> {
 
 impl Shared {
     /// Runs operations whose turn has come, on a thread that may wait.
-    fn run_collectives(self: &Arc<Self>, ready: &[Ready]) {
+    fn run_collectives(&self, request: Posted, ready: &[Ready]) {
         let Some(library) = self.collectives.library() else {
-            return;
+            return self.tell_failure(request, ready);
         };
         let taken: Vec<_> = communicators(ready)
             .into_iter()
             .map(|communicator| lock(&communicator.busy))
             .collect();
-        // Told by the communicators' states.
-        let _ = enqueue(&**library, ready);
+        let enqueued = enqueue(&**library, ready);
         drop(taken);
+        if enqueued.is_err() {
+            self.tell_failure(request, ready);
+        }
         self.count_launches(ready, false);
+    }
+
+    /// Has the next wait for a stream of failed operations fail: their call has returned, and their data is not there. A program that has
+    /// ended the communicator itself knows.
+    fn tell_failure(&self, (number, call): Posted, ready: &[Ready]) {
+        for ready in ready.iter().filter(|ready| !ready.communicator.has_ended()) {
+            self.settle(number, call, ready.target.id, FAILED);
+        }
     }
 
     fn count_launches(&self, ready: &[Ready], counts: bool) {
@@ -250,29 +318,51 @@ impl Shared {
             })
             .collect();
         let enter = |number: usize| contexts[number].enter(&*self.api) == CUDA_SUCCESS;
-        let made = library.make(&described, &enter);
+        let taken: Vec<_> = once_each(parents.iter().flatten())
+            .into_iter()
+            .map(|parent| lock(&parent.busy))
+            .collect();
+        let ended = parents.iter().flatten().any(|parent| parent.has_ended());
+        let made = match ended {
+            true => Err(result::INVALID_ARGUMENT),
+            false => library.make(&described, &enter),
+        };
+        drop(taken);
         context::look_again();
+        if made.is_err() {
+            log::warn!("no communicator: {}", library.text());
+        }
         let made = made.inspect_err(|_| {
-            log::warn!("no communicator: {}", library.text(None));
+            let mut known = lock(&self.collectives.known);
+            members
+                .iter()
+                .for_each(|member| _ = known.remove(&member.number));
         })?;
-        let mut known = lock(&self.collectives.known);
         let mut facts = Vec::new();
         for ((member, context), made) in members.iter().zip(contexts).zip(made) {
+            let mut known = lock(&self.collectives.known);
+            let wanted = matches!(known.remove(&member.number), Some(Known::Making));
             let Some(made) = made else {
                 facts.extend([-1, -1]);
                 continue;
             };
             facts.extend([made.rank, made.ranks]);
+            if !wanted {
+                drop(known);
+                let _ = library.end(made.communicator, End::Abort);
+                continue;
+            }
             let communicator = Communicator {
                 made,
                 context: Arc::clone(context),
                 busy: Mutex::default(),
                 failed: AtomicI32::new(result::SUCCESS),
                 ended: AtomicBool::new(false),
+                asks: RwLock::default(),
                 last: Mutex::default(),
                 met: Mutex::default(),
             };
-            known.insert(member.number, Arc::new(communicator));
+            known.insert(member.number, Known::There(Arc::new(communicator)));
         }
         Ok(facts)
     }
@@ -287,7 +377,7 @@ impl Shared {
         let library = library.ok_or(result::INVALID_USAGE)?;
         self.streams.wait(&communicator.places());
         let _taken = lock(&communicator.busy);
-        if communicator.ended.load(Ordering::Acquire) {
+        if communicator.has_ended() {
             return Err(result::INVALID_ARGUMENT);
         }
         if communicator.context.enter(&*self.api) != CUDA_SUCCESS {
@@ -314,20 +404,21 @@ impl Shared {
             // At once, as the end: what the library waits for may never come.
             End::Revoke => {
                 done(communicator.context.enter(&*self.api)).map_err(|_| result::CUDA_ERROR)?;
-                let outcome = library.end(communicator.made.communicator, how);
+                let outcome = communicator.ask(|of| library.end(of, how));
                 context::look_again();
-                outcome
+                outcome.unwrap_or(Err(result::INVALID_ARGUMENT))
             }
             End::Destroy => {
-                let outcome =
-                    self.with_communicator(communicator, |library, of| library.end(of, how));
-                communicator.ended.store(true, Ordering::Release);
+                let outcome = self.with_communicator(communicator, |library, of| {
+                    communicator.end();
+                    library.end(of, how)
+                });
                 lock(&self.collectives.known).remove(&number);
                 outcome
             }
             End::Abort => {
                 // At once: what the library waits for may never come.
-                if communicator.ended.swap(true, Ordering::AcqRel) {
+                if communicator.end() {
                     return Err(result::INVALID_ARGUMENT);
                 }
                 lock(&self.collectives.known).remove(&number);
@@ -413,10 +504,9 @@ impl Shared {
     }
 
     /// Tells in words what went wrong last.
-    pub(crate) fn collective_text(&self, communicator: Option<&Communicator>) -> String {
+    pub(crate) fn collective_text(&self) -> String {
         let library = self.collectives.library();
-        let of = communicator.map(|communicator| communicator.made.communicator);
-        library.map_or_else(String::new, |library| library.text(of))
+        library.map_or_else(String::new, |library| library.text())
     }
 
     /// Tells whether a communicator works.
@@ -425,9 +515,13 @@ impl Shared {
             result::SUCCESS => {}
             failed => return failed,
         }
-        let library = self.collectives.library();
-        let of = communicator.made.communicator;
-        library.map_or(result::INVALID_USAGE, |library| library.state(of))
+        match self.collectives.library() {
+            None => result::INVALID_USAGE,
+            Some(library) => {
+                let state = communicator.ask(|of| library.state(of));
+                state.unwrap_or(result::INVALID_ARGUMENT)
+            }
+        }
     }
 }
 
@@ -439,19 +533,9 @@ pub(crate) enum Request {
     Register(u64, u64, Option<i32>),
     /// Has memory forgotten: the handle, and whether it is a window.
     Deregister(u64, bool),
-    /// Makes a reduction: scalar or its address, whether it is an address, type.
-    Scale(u64, bool, i32),
-    /// Ends one.
-    EndScale(i32),
 }
 
 impl Session {
-    /// A communicator of the session's.
-    pub(crate) fn communicator(&self, number: u64) -> Result<Arc<Communicator>, ProtocolError> {
-        let found = self.shared.collectives.find(number);
-        found.ok_or_else(|| unknown("communicator", number))
-    }
-
     /// Carries out a request for a communicator on a thread of its own; `tell` gets NCCL's result, or what came of the request.
     pub(crate) fn for_communicator(
         &mut self,
@@ -459,10 +543,19 @@ impl Session {
         request: Request,
         tell: impl FnOnce(&Arc<Shared>, Result<u64, i32>) + Send + 'static,
     ) {
-        let found = self.shared.collectives.find(number);
+        let (collectives, ends) = (&self.shared.collectives, matches!(request, Request::End(_)));
+        let given_up = ends && collectives.give_up(number);
+        let found = collectives.find(number);
         self.wait(move |shared| {
             let Some(communicator) = found else {
-                return tell(shared, Err(result::INVALID_ARGUMENT));
+                return tell(
+                    shared,
+                    if given_up {
+                        Ok(0)
+                    } else {
+                        Err(result::INVALID_ARGUMENT)
+                    },
+                );
             };
             let outcome = match request {
                 Request::End(how) => shared
@@ -476,29 +569,17 @@ impl Session {
                     .with_communicator(&communicator, |library, of| {
                         library.deregister(of, known, window).map(|()| 0)
                     }),
-                Request::Scale(scalar, at, datatype) => {
-                    shared.with_communicator(&communicator, |library, of| {
-                        let made = library.scale(of, scalar, at, datatype);
-                        made.map(|reduction| u64::from(reduction as u32))
-                    })
-                }
-                Request::EndScale(reduction) => shared
-                    .with_communicator(&communicator, |library, of| {
-                        library.end_scale(of, reduction).map(|()| 0)
-                    }),
             };
             tell(shared, outcome);
         });
     }
 
-    /// Operations of a graph with their communicators.
-    pub(crate) fn captured(
-        &self,
-        operations: Vec<Operation>,
-    ) -> Result<Vec<Captured>, ProtocolError> {
+    /// Operations of a graph with their communicators; none if one has ended.
+    pub(crate) fn captured(&self, operations: Vec<Operation>) -> Option<Vec<Captured>> {
         let captured = operations.into_iter().map(|operation| {
-            Ok(Captured {
-                communicator: self.communicator(operation.communicator)?,
+            let communicator = self.shared.collectives.find(operation.communicator)?;
+            Some(Captured {
+                communicator,
                 operation,
             })
         });
@@ -513,24 +594,34 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let mut contexts = Vec::new();
         let mut parents = Vec::new();
+        let mut orphaned = false;
         for member in &members {
             let context = self.contexts.get(&member.context);
             let context = context.ok_or_else(|| unknown("context", member.context))?;
             contexts.push(Arc::clone(context));
-            parents.push(match member.origin {
+            let parent = match member.origin {
                 Origin::Join { .. } => None,
-                Origin::Split { parent, .. } | Origin::Shrink { parent, .. } => {
-                    Some(self.communicator(parent)?)
-                }
-            });
-            if self.shared.collectives.find(member.number).is_some() {
+                Origin::Split { parent, .. } | Origin::Shrink { parent, .. } => Some(parent),
+            };
+            let found = parent.and_then(|parent| self.shared.collectives.find(parent));
+            orphaned |= parent.is_some() && found.is_none();
+            parents.push(found);
+        }
+        let mut known = lock(&self.shared.collectives.known);
+        let refused = match () {
+            () if orphaned => Some(result::INVALID_ARGUMENT),
+            () if known.len() + members.len() > LIMIT => Some(result::SYSTEM_ERROR),
+            () => None,
+        };
+        for member in members.iter().filter(|_| refused.is_none()) {
+            if known.insert(member.number, Known::Making).is_some() {
                 return Err(unknown("free number of a communicator", member.number));
             }
         }
-        let full = lock(&self.shared.collectives.known).len() + members.len() > LIMIT;
+        drop(known);
         self.wait(move |shared| {
-            if full {
-                return tell(shared, Err(result::SYSTEM_ERROR));
+            if let Some(refused) = refused {
+                return tell(shared, Err(refused));
             }
             for parent in parents.iter().flatten() {
                 shared.streams.wait(&parent.places());
@@ -550,8 +641,9 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let mut ready = Vec::with_capacity(operations.len());
         for operation in operations {
-            // One that was ended meanwhile does nothing any more.
+            // It was ended by another thread meanwhile.
             let Some(communicator) = self.shared.collectives.find(operation.communicator) else {
+                self.shared.settle(number, call, operation.stream, FAILED);
                 continue;
             };
             let target = match operation.stream {
@@ -576,16 +668,18 @@ impl Session {
         if ready.is_empty() {
             return Ok(());
         }
-        if !self.run_now(&ready) {
-            self.park_collectives(ready);
+        let request = (number, call);
+        if !self.run_now(request, &ready) {
+            self.park_collectives(request, ready);
         }
         Ok(())
     }
 
     /// Enqueues operations now if the library waits for nobody; whether it did.
-    fn run_now(&self, ready: &[Ready]) -> bool {
+    fn run_now(&self, request: Posted, ready: &[Ready]) -> bool {
         let shared = &self.shared;
         let Some(library) = shared.collectives.library() else {
+            shared.tell_failure(request, ready);
             return true;
         };
         if library.waits() {
@@ -610,18 +704,18 @@ impl Session {
         let Some(taken) = try_all(&all) else {
             return false;
         };
-        if ready[0].target.context.enter(&*self.api) != CUDA_SUCCESS {
-            return true;
-        }
-        // Told by the communicators' states.
-        let _ = enqueue(&**library, ready);
+        let enters = ready[0].target.context.enter(&*self.api) == CUDA_SUCCESS;
+        let enqueued = enters && enqueue(&**library, ready).is_ok();
         drop(taken);
+        if !enqueued {
+            shared.tell_failure(request, ready);
+        }
         shared.count_launches(ready, counts);
         true
     }
 
     /// Parks operations at the first one's stream, and has the others' streams stand behind that.
-    fn park_collectives(&self, ready: Vec<Ready>) {
+    fn park_collectives(&self, request: Posted, ready: Vec<Ready>) {
         let shared = &self.shared;
         let first = ready[0].target.clone();
         let mut others: Vec<Target> = Vec::new();
@@ -639,7 +733,7 @@ impl Session {
         let on = first.clone();
         let run = move |shared: &Arc<Shared>| {
             let _counts = shared.wait_for_turn(&on);
-            shared.run_collectives(&ready);
+            shared.run_collectives(request, &ready);
         };
         // A place of its own stream is its order anyway.
         after.retain(|(key, _)| *key != first.key);

@@ -86,9 +86,10 @@ impl Session {
         number: u64,
         request: wire::CollectiveState,
     ) -> Result<(), ProtocolError> {
-        let communicator = self.communicator(request.communicator)?;
+        let communicator = self.shared.collectives.find(request.communicator);
         self.wait(move |shared| {
-            let result = Some(shared.collective_state(&communicator));
+            let state = communicator.map(|communicator| shared.collective_state(&communicator));
+            let result = Some(state.unwrap_or(result::INVALID_ARGUMENT));
             shared.reply(number, CUDA_SUCCESS, &wire::CollectiveStateReply { result });
         });
         Ok(())
@@ -153,53 +154,16 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn CollectiveScale(
-        &mut self,
-        number: u64,
-        request: wire::CollectiveScale,
-    ) -> Result<(), ProtocolError> {
-        let wanted = Wanted::Scale(request.scalar, request.residence == 0, request.datatype);
-        self.for_communicator(request.communicator, wanted, move |shared, outcome| {
-            let reply = wire::CollectiveScaleReply {
-                result: verdict(&outcome),
-                reduction: Some(outcome.map_or(-1, |reduction| reduction as i32)),
-            };
-            shared.reply(number, CUDA_SUCCESS, &reply);
-        });
-        Ok(())
-    }
-
-    pub(crate) fn CollectiveScaleEnd(
-        &mut self,
-        number: u64,
-        request: wire::CollectiveScaleEnd,
-    ) -> Result<(), ProtocolError> {
-        let wanted = Wanted::EndScale(request.reduction);
-        self.for_communicator(request.communicator, wanted, move |shared, outcome| {
-            let result = verdict(&outcome);
-            shared.reply(
-                number,
-                CUDA_SUCCESS,
-                &wire::CollectiveScaleEndReply { result },
-            );
-        });
-        Ok(())
-    }
-
     pub(crate) fn CollectiveText(
         &mut self,
         number: u64,
         request: wire::CollectiveText,
     ) -> Result<(), ProtocolError> {
-        let communicator = match request.communicator {
-            0 => None,
-            of => Some(self.communicator(of)?),
-        };
         let room = usize::try_from(request.room)
             .unwrap_or(usize::MAX)
             .min(TEXT_LIMIT);
         self.wait(move |shared| {
-            let mut text = shared.collective_text(communicator.as_deref()).into_bytes();
+            let mut text = shared.collective_text().into_bytes();
             text.resize(room, 0);
             let text = Some(text.as_slice());
             shared.reply(number, CUDA_SUCCESS, &wire::CollectiveTextReply { text });

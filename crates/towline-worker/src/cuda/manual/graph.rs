@@ -143,7 +143,8 @@ impl Session {
             described::Work::Collective(words) => {
                 let operations = decode_operations(&words)
                     .map_err(|error| ProtocolError::new(CloseCode::Malformed, error.to_string()))?;
-                Work::Collective(self.captured(operations)?)
+                let captured = self.captured(operations).ok_or(CUDA_ERROR_INVALID_VALUE);
+                Work::Collective(or_refuse!(captured, number))
             }
         }))
     }
