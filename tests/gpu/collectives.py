@@ -26,7 +26,7 @@ import suite
 
 HERE = pathlib.Path(__file__).resolve().parent
 RANKS = 2
-PARTS = ("bus", "graph", "ddp", "tensor", "fsdp")
+PARTS = ("bus", "graph", "calls", "ddp", "tensor", "fsdp")
 SOCKETS = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
 # The way, and what it is compared with.
 WAYS = {"native": "native", "one": "native", "one-shm": "native", "sockets": "sockets", "two": "sockets"}
@@ -161,6 +161,8 @@ def main() -> int:
                 told[name][part] = ranks(options, starts, part)
                 outcome = "failed" if told[name][part] is None else "done"
                 failed = failed or told[name][part] is None
+                if part in ("graph", "calls"):
+                    print(f"{name} {part}: {told[name][part]}")
                 print(f"{name} {part}: {outcome} in {time.monotonic() - begun:.1f} s", flush=True)
     machine = suite.machine()
     machine["cpu"] = ", ".join(machine["cpu"])

@@ -3,11 +3,13 @@
 
 RANK and WORLD_SIZE say which, MASTER_ADDR and MASTER_PORT where the ranks meet, DEVICE which GPU it has. The parts:
 `bus` measures collectives and checks their results; `ddp`, `fsdp` and `tensor` train, and say each loss and time;
-`graph` replays captured collectives. Rank 0 prints a line of JSON for each.
+`graph` replays captured collectives, `calls` tries what training does not use. Rank 0 prints a line of JSON for each.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import os
 import sys
@@ -208,10 +210,155 @@ def graph() -> None:
     say({"right": bool((values == (RANKS / 2) ** 4).all())})
 
 
+def crossed() -> bool:
+    """Captured collectives of one communicator on two streams, which do not wait for each other."""
+    first, second = (torch.full((1 << 20,), 1.0, device=DEVICE) for _ in range(2))
+    dist.all_reduce(first)
+    dist.all_reduce(second, async_op=True).wait()
+    torch.cuda.synchronize()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        work = dist.all_reduce(first, async_op=True)
+        dist.all_reduce(second)
+        work.wait()
+    first.fill_(1.0)
+    second.fill_(2.0)
+    torch.cuda.synchronize()
+    for _ in range(20):
+        captured.replay()
+        first.mul_(1 / RANKS)
+        second.mul_(1 / RANKS)
+    torch.cuda.synchronize()
+    return bool((first == 1.0).all()) and bool((second == 2.0).all())
+
+
+def scaled() -> bool:
+    """A reduction of one's own, ended before its group is."""
+    values = [torch.full((1000,), float(RANK + 1), device=DEVICE) for _ in range(2)]
+    half = dist._make_nccl_premul_sum(0.5)
+    with dist._coalescing_manager(device=DEVICE):
+        for value in values:
+            dist.all_reduce(value, op=half)
+    dist.all_reduce(values[0], op=half)
+    torch.cuda.synchronize()
+    once = sum(range(1, RANKS + 1)) / 2
+    return bool((values[0] == once * RANKS / 2).all()) and bool((values[1] == once).all())
+
+
+class Id(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * 128)]
+
+
+class Library:
+    """NCCL as C programs call it, on the process's one device."""
+
+    def __init__(self) -> None:
+        self.nccl = ctypes.CDLL("libnccl.so.2")
+        self.stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+    def call(self, name: str, *arguments: object) -> None:
+        status = getattr(self.nccl, name)(*arguments)
+        if status:
+            text = self.nccl.ncclGetLastError
+            text.restype = ctypes.c_char_p
+            raise RuntimeError(f"{name}: {status}: {text(None).decode()}")
+
+    def communicator(self) -> ctypes.c_void_p:
+        found = Id()
+        if RANK == 0:
+            self.call("ncclGetUniqueId", ctypes.byref(found))
+        told = [bytes(found)]
+        dist.broadcast_object_list(told, src=0, device=DEVICE)
+        ctypes.memmove(ctypes.byref(found), told[0], 128)
+        comm = ctypes.c_void_p()
+        self.call("ncclCommInitRank", ctypes.byref(comm), RANKS, found, RANK)
+        return comm
+
+    def memory(self, size: int) -> ctypes.c_void_p:
+        at = ctypes.c_void_p()
+        self.call("ncclMemAlloc", ctypes.byref(at), ctypes.c_size_t(size))
+        return at
+
+    def sum(self, at: ctypes.c_void_p, out: ctypes.c_void_p, count: int, comm: ctypes.c_void_p) -> list[float]:
+        """All-reduces ones, and gives what came."""
+        cuda = ctypes.CDLL("libcuda.so.1")
+        cuda.cuMemsetD32_v2(ctypes.c_uint64(at.value), ctypes.c_uint(0x3F800000), ctypes.c_size_t(count))
+        self.call("ncclAllReduce", at, out, ctypes.c_size_t(count), 7, 0, comm, self.stream)
+        room = (ctypes.c_float * count)()
+        torch.cuda.synchronize()
+        status = cuda.cuMemcpyDtoH_v2(room, ctypes.c_uint64(out.value), ctypes.c_size_t(4 * count))
+        if status:
+            raise RuntimeError(f"the copy back: {status}")
+        return list(room)
+
+
+def windows() -> bool:
+    """Memory of the library's, as windows and as buffers, of all ranks."""
+    library, count = Library(), 1 << 16
+    comm = library.communicator()
+    at, out = library.memory(4 * count), library.memory(4 * count)
+    right = True
+    for register, end in (
+        ("ncclCommWindowRegister", "ncclCommWindowDeregister"),
+        ("ncclCommRegister", "ncclCommDeregister"),
+    ):
+        handles = []
+        for place in (at, out):
+            handle = ctypes.c_void_p()
+            flags = (1,) if "Window" in register else ()
+            library.call(register, comm, place, ctypes.c_size_t(4 * count), ctypes.byref(handle), *flags)
+            handles.append(handle)
+        for _ in range(3):
+            right = right and library.sum(at, out, count, comm) == [float(RANKS)] * count
+        for handle in handles:
+            library.call(end, comm, handle)
+    for place in (at, out):
+        library.call("ncclMemFree", place)
+    library.call("ncclCommDestroy", comm)
+    return right
+
+
+def split() -> bool:
+    """Communicators of one's own, by a group."""
+    library = Library()
+    comm, alone = library.communicator(), ctypes.c_void_p()
+    library.call("ncclCommSplit", comm, RANK, 0, ctypes.byref(alone), None)
+    at = library.memory(4)
+    right = library.sum(at, at, 1, alone) == [1.0] and library.sum(at, at, 1, comm) == [float(RANKS)]
+    library.call("ncclGroupStart")
+    library.call("ncclCommDestroy", alone)
+    library.call("ncclCommDestroy", comm)
+    library.call("ncclGroupEnd")
+    library.call("ncclMemFree", at)
+    return right
+
+
+def told() -> bool:
+    """A failure has a text."""
+    library = Library()
+    comm = library.communicator()
+    with contextlib.suppress(RuntimeError):
+        library.call("ncclAllReduce", None, None, ctypes.c_size_t(1), 7, 9, comm, library.stream)
+        return False
+    library.call("ncclCommAbort", comm)
+    return True
+
+
+def calls() -> None:
+    found = {}
+    for part in (crossed, scaled, windows, split, told):
+        try:
+            found[part.__name__] = part()
+        except Exception as failure:
+            found[part.__name__] = str(failure)
+    print(f"rank {RANK}: {found}", file=sys.stderr)
+    say(found)
+
+
 def main() -> None:
     torch.cuda.set_device(DEVICE)
     dist.init_process_group("nccl", device_id=DEVICE if os.environ.get("EAGER", "1") == "1" else None)
-    parts = {"bus": bus, "ddp": ddp, "fsdp": fsdp, "tensor": tensor, "graph": graph}
+    parts = {"bus": bus, "ddp": ddp, "fsdp": fsdp, "tensor": tensor, "graph": graph, "calls": calls}
     for part in sys.argv[1:]:
         parts[part]()
     dist.destroy_process_group()
