@@ -75,6 +75,8 @@ const KERNEL_CACHE_BYTES: u64 = 256 << 20;
 
 /// Variables of NCCL, which workers of jobs inherit too.
 const NCCL_PREFIX: &str = "NCCL_";
+/// Where other servers reach the collectives of devices in software.
+const SOFT_ADDRESS: &str = "TOWLINE_SOFT_NCCL_ADDRESS";
 /// Those of them that workers of jobs have where the server has none: multicast of NVLink is not for several tenants of a host, and a
 /// call that connects to other ranks would keep its lane waiting for them.
 const NCCL_DEFAULTS: [(&str, &str); 2] = [("NCCL_NVLS_ENABLE", "0"), ("NCCL_RUNTIME_CONNECT", "0")];
@@ -441,7 +443,7 @@ fn collectives(options: &ServeOptions) -> anyhow::Result<Option<CollectivesConfi
     let ours = std::env::vars_os();
     let ours = ours.filter(|(name, _)| {
         let name = name.to_str();
-        name.is_some_and(|name| name.starts_with(NCCL_PREFIX))
+        name.is_some_and(|name| name.starts_with(NCCL_PREFIX) || name == SOFT_ADDRESS)
     });
     let mut environment: Vec<(OsString, OsString)> = ours.collect();
     for (name, value) in NCCL_DEFAULTS {

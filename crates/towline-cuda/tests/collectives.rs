@@ -634,30 +634,20 @@ fn captured_collectives_keep_their_order_between_streams() {
         };
         let join = |from, to, event| {
             // SAFETY: streams and event live.
-            assert_eq!(unsafe { driver.cuEventRecord(event, from) }, CUDA_SUCCESS);
+            let recorded = unsafe { driver.cuEventRecord(event, from) };
             // SAFETY: as above.
-            assert_eq!(
-                unsafe { driver.cuStreamWaitEvent(to, event, 0) },
-                CUDA_SUCCESS
-            );
+            let waits = unsafe { driver.cuStreamWaitEvent(to, event, 0) };
+            assert_eq!((recorded, waits), (CUDA_SUCCESS, CUDA_SUCCESS));
         };
         let flags = CU_STREAM_NON_BLOCKING;
         // SAFETY: the stream is a local.
-        assert_eq!(
-            unsafe { driver.cuStreamCreate(&raw mut second, flags) },
-            CUDA_SUCCESS
-        );
+        unsafe { driver.cuStreamCreate(&raw mut second, flags) };
         // SAFETY: the event is a local.
-        assert_eq!(
-            unsafe { driver.cuEventCreate(&raw mut event, 0) },
-            CUDA_SUCCESS
-        );
+        unsafe { driver.cuEventCreate(&raw mut event, 0) };
         let mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream lives.
-        assert_eq!(
-            unsafe { driver.cuStreamBeginCapture_v2(first, mode) },
-            CUDA_SUCCESS
-        );
+        let begun = unsafe { driver.cuStreamBeginCapture_v2(first, mode) };
+        assert_eq!(begun, CUDA_SUCCESS);
         join(first, second, event);
         // One after the other, though their streams do not wait for each other.
         reduce(second);
@@ -687,6 +677,42 @@ fn captured_collectives_keep_their_order_between_streams() {
         // SAFETY: the graph lives.
         unsafe { driver.cuGraphDestroy(graph) };
     });
+}
+
+#[test]
+fn a_context_ends_with_its_communicators() {
+    let _alone = PROCESS.write().unwrap_or_else(PoisonError::into_inner);
+    let driver = place().driver;
+    let (mut context, mut comm, mut id) = (null_mut(), null_mut(), Id([0; 128]));
+    // SAFETY: the context is a local.
+    let made = unsafe { driver.cuCtxCreate_v2(&raw mut context, 0, 0) };
+    assert_eq!(made, CUDA_SUCCESS);
+    // SAFETY: the id is a local.
+    assert_eq!(unsafe { towline_ncclGetUniqueId(&raw mut id) }, SUCCESS);
+    // SAFETY: the communicator is a local.
+    let made = unsafe { towline_ncclCommInitRank(&raw mut comm, 1, id, 0) };
+    assert_eq!(made, SUCCESS);
+    let free = || {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both are locals.
+        unsafe { driver.cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+        free
+    };
+    let before = free();
+    let mut held = 0;
+    // SAFETY: the address is a local.
+    unsafe { driver.cuMemAlloc_v2(&raw mut held, 64 << 20) };
+    // SAFETY: nothing of the context is used any more.
+    assert_eq!(unsafe { driver.cuCtxDestroy_v2(context) }, CUDA_SUCCESS);
+    Rank::enter(0);
+    // Its end waits for nothing that does not come, and gives its memory back.
+    for _ in 0..500 {
+        if free() >= before {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("the context's memory is still held");
 }
 
 #[test]

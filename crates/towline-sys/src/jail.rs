@@ -32,6 +32,7 @@ use rustix::process::{Resource, Rlimit};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use mounts::inodes_of;
 pub use seccomp::seal;
 pub use user::{UnprivilegedUser, device_groups};
 

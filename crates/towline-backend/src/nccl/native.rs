@@ -235,6 +235,19 @@ impl NativeNccl {
         check(status)
     }
 
+    /// Refuses an origin that this version of the library has no function for.
+    fn expect_origin(&self, origin: &Origin<'_>) -> Result<(), i32> {
+        let functions = &self.functions;
+        let has = match origin {
+            Origin::Join { ids, .. } => {
+                ids.len() == 1 || functions.ncclCommInitRankScalable.is_some()
+            }
+            Origin::Split { .. } => functions.ncclCommSplit.is_some(),
+            Origin::Shrink { .. } => functions.ncclCommShrink.is_some(),
+        };
+        has.then_some(()).ok_or(result::INVALID_USAGE)
+    }
+
     fn describe(&self, comm: Comm) -> Result<Made, i32> {
         let (mut rank, mut ranks) = (0, 0);
         // SAFETY: the communicator is live; one place for the number.
@@ -396,8 +409,15 @@ impl Collectives for NativeNccl {
         let mut places: Vec<Comm> = vec![ptr::null_mut(); members.len()];
         let configs = members.iter().map(|member| waiting(member.config));
         let mut configs = configs.collect::<Result<Vec<_>, _>>()?;
+        // A group that has begun waits for other ranks, though a later member cannot be made.
+        for (number, member) in members.iter().enumerate() {
+            self.expect_origin(&member.origin)?;
+            if !enter(number) {
+                return Err(result::CUDA_ERROR);
+            }
+        }
         let first = places.as_mut_ptr();
-        self.together(|| {
+        let outcome = self.together(|| {
             for (number, (member, config)) in members.iter().zip(&mut configs).enumerate() {
                 if !enter(number) {
                     return Err(result::CUDA_ERROR);
@@ -405,12 +425,21 @@ impl Collectives for NativeNccl {
                 self.begin(member, first.wrapping_add(number), config)?;
             }
             Ok(())
-        })?;
-        let made = places.into_iter().map(|comm| match comm.is_null() {
-            true => Ok(None),
-            false => self.describe(comm).map(Some),
         });
-        made.collect()
+        let made = outcome.and_then(|()| {
+            let made = places.iter().map(|comm| match comm.is_null() {
+                true => Ok(None),
+                false => self.describe(*comm).map(Some),
+            });
+            made.collect()
+        });
+        if made.is_err() {
+            for comm in places.into_iter().filter(|comm| !comm.is_null()) {
+                // SAFETY: the library has given the communicator, and nobody else has it.
+                unsafe { (self.functions.ncclCommAbort)(comm) };
+            }
+        }
+        made
     }
 
     unsafe fn run(&self, operations: &[Operation]) -> Result<(), i32> {

@@ -20,6 +20,8 @@ use crate::worker::process::{CollectivesGrant, describe};
 
 /// Most jobs at once: each holds namespaces, and an account where workers have some.
 const JOBS: usize = 64;
+/// Most of one tenant, so that others find room.
+const JOBS_OF_TENANT: usize = 32;
 /// The files in a job's /dev/shm may have as much room as the temporary files of so many sessions.
 const MEMORY_SHARE: u64 = 4;
 
@@ -136,9 +138,15 @@ impl Jobs {
         if let Some(job) = jobs.get(&key).and_then(Weak::upgrade) {
             return Ok(job);
         }
-        if jobs.len() >= JOBS {
+        let own = jobs.keys().filter(|(of, _)| *of == tenant).count();
+        let (whose, most) = match () {
+            () if jobs.len() >= JOBS => ("the server has", JOBS),
+            () if own >= JOBS_OF_TENANT => ("the tenant has", JOBS_OF_TENANT),
+            () => ("", 0),
+        };
+        if most > 0 {
             let text = format!(
-                "the server has {JOBS} jobs that use collectives, and no more; wait for one to end, or start the program without \
+                "{whose} {most} jobs that use collectives, and no more; wait for one to end, or start the program without \
                  TOWLINE_COLLECTIVES"
             );
             return Err(RejectCode::TooManySessions.because(text));

@@ -55,10 +55,14 @@ impl Place {
     }
 }
 
-fn own_address() -> IpAddr {
-    let named = std::env::var(ADDRESS_VARIABLE).ok();
-    let named = named.and_then(|text| text.parse().ok());
-    named.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+fn own_address() -> io::Result<IpAddr> {
+    let Ok(named) = std::env::var(ADDRESS_VARIABLE) else {
+        return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    };
+    named.parse().map_err(|_| {
+        let text = format!("{ADDRESS_VARIABLE} is no address: {named:?}");
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    })
 }
 
 fn random() -> io::Result<[u8; SECRET]> {
@@ -69,7 +73,7 @@ fn random() -> io::Result<[u8; SECRET]> {
 
 /// Makes an id, and a thread that brings together the ranks that come with it.
 pub(super) fn make_id() -> io::Result<[u8; ID_BYTES]> {
-    let listener = TcpListener::bind((own_address(), 0))?;
+    let listener = TcpListener::bind((own_address()?, 0))?;
     let place = Place {
         address: listener.local_addr()?,
         secret: random()?,
@@ -108,9 +112,17 @@ fn number(bytes: &[u8]) -> u32 {
 /// Takes a connection whose other end knows the secret; `None` for a stranger. The rank, how many, and its address in bytes.
 fn greet(mut stream: TcpStream, secret: &[u8; SECRET]) -> Option<(TcpStream, u32, u32, [u8; 18])> {
     stream.set_nodelay(true).ok()?;
-    stream.set_read_timeout(Some(STRANGER)).ok()?;
     let mut bytes = [0; HELLO];
-    stream.read_exact(&mut bytes).ok()?;
+    let (deadline, mut read) = (Instant::now() + STRANGER, 0);
+    while read < HELLO {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // No time at all is refused.
+        stream.set_read_timeout(Some(left)).ok()?;
+        read += stream
+            .read(&mut bytes[read..])
+            .ok()
+            .filter(|count| *count > 0)?;
+    }
     stream.set_read_timeout(None).ok()?;
     let shown = &bytes[..SECRET];
     let differs = shown
@@ -134,13 +146,16 @@ fn accept_until(listener: &TcpListener, deadline: Instant) -> io::Result<TcpStre
                 stream.set_nonblocking(false)?;
                 return Ok(stream);
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            // One that has gone again, or no descriptor left for now, says nothing of those that come later.
+            Err(error) => {
                 if Instant::now() > deadline {
-                    return Err(io::ErrorKind::TimedOut.into());
+                    return Err(match error.kind() {
+                        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+                        _ => error,
+                    });
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }
-            Err(error) => return Err(error),
         }
     }
 }
@@ -195,7 +210,7 @@ impl Mesh {
     pub(super) fn join(id: &[u8; ID_BYTES], rank: usize, ranks: usize) -> io::Result<Self> {
         let place = Place::decode(id)?;
         let deadline = Instant::now() + PATIENCE;
-        let listener = TcpListener::bind((own_address(), 0))?;
+        let listener = TcpListener::bind((own_address()?, 0))?;
         let mut meeting = TcpStream::connect(place.address)?;
         let (own, all) = (rank as u32, ranks as u32);
         meeting.write_all(&hello(place.secret, own, all, listener.local_addr()?))?;

@@ -438,9 +438,15 @@ impl Collectives for SoftNccl {
                 if rank.ended.load(Ordering::Acquire) {
                     return Ok(());
                 }
+                match rank.failed.load(Ordering::Acquire) {
+                    result::SUCCESS => {}
+                    failed => return Err(failed),
+                }
                 let outcome = self.run_rank(rank, operations);
                 if let Err(failed) = outcome {
                     rank.failed.store(failed, Ordering::Release);
+                    // Others may wait for this one, and not for the rank that failed it.
+                    rank.mesh.close();
                 }
                 outcome
             };

@@ -100,7 +100,7 @@ pub(super) enum Reduction {
     Product,
     Largest,
     Least,
-    /// The sum, divided by how many there are.
+    /// The sum, divided by how many there are; of real numbers, of parts that were divided.
     Average,
 }
 
@@ -217,17 +217,19 @@ fn real<'a>(
     // Each step gives a number of the type, as on a device.
     let round = |value: f64| widen(narrow(value));
     let count = values.len() as f64;
-    let values = values.map(|bytes| widen(bits_of(bytes)));
+    // As NCCL: a sum of parts does not overflow where their average does not.
+    let share = match reduction {
+        Reduction::Average => round(1.0 / count),
+        _ => 1.0,
+    };
+    let values = values.map(|bytes| round(widen(bits_of(bytes)) * share));
     let value = values.reduce(|one, other| match reduction {
         Reduction::Product => round(one * other),
         Reduction::Largest => one.max(other),
         Reduction::Least => one.min(other),
         _ => round(one + other),
     });
-    let value = match reduction {
-        Reduction::Average => value.unwrap_or(0.0) / count,
-        _ => value.unwrap_or(0.0),
-    };
+    let value = value.unwrap_or(0.0);
     out.extend(&narrow(value).to_le_bytes()[..size]);
 }
 
@@ -292,6 +294,9 @@ mod tests {
         let parts = [1.5_f32, 2.5].map(|value| value.to_le_bytes().to_vec());
         let of = |reduction| reduce(7, reduction, &parts).map(|out| bits_of(&out) as u32);
         assert_eq!(of(Reduction::Average), Ok(2.0_f32.to_bits()));
+        let large = (F16.narrow(60000.0) as u16).to_le_bytes().to_vec();
+        let average = reduce(6, Reduction::Average, &[large.clone(), large.clone()]);
+        assert_eq!(average, Ok(large));
         assert_eq!(of(Reduction::Product), Ok(3.75_f32.to_bits()));
         let twice = scale(7, parts.concat(), &2.0_f32.to_le_bytes());
         assert_eq!(twice, Ok([3.0_f32, 5.0].map(f32::to_le_bytes).concat()));

@@ -126,15 +126,18 @@ fn devices(request: &JailRequest) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Most files and folders in so many bytes, a page for each: what the kernel takes for them counts towards nothing.
+pub(crate) fn inodes_of(bytes: u64) -> u64 {
+    match bytes {
+        0 => 65536,
+        bytes => (bytes / 4096).clamp(1024, 65536),
+    }
+}
+
 /// One file system for all temporary files, at /tmp until the last folder is put in its place.
 fn make_temporary(bytes: u64) -> Result<(), SysError> {
     let action = "make room for temporary files";
-    // A page for each file and folder, of those that fit: what the kernel takes for them counts towards nothing.
-    let inodes = match bytes {
-        0 => 65536,
-        bytes => (bytes / 4096).clamp(1024, 65536),
-    };
-    let options = format!("size={bytes},nr_inodes={inodes},mode=0755");
+    let options = format!("size={bytes},nr_inodes={},mode=0755", inodes_of(bytes));
     let options = std::ffi::CString::new(options).while_trying_to(action)?;
     cover(Path::new("/tmp"), &options)?;
     for (_, name) in TEMPORARY_FOLDERS {

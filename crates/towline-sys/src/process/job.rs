@@ -14,6 +14,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 
 use super::separate::{fork, in_child, settle_user_namespace};
+use crate::jail::inodes_of;
 use crate::{Context, SysError};
 
 /// The folder of files in memory that programs share by name.
@@ -37,7 +38,7 @@ impl JobNamespaces {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         let numbers = (!uid.is_root())
             .then(|| [uid.as_raw(), gid.as_raw()].map(|number| format!("{number} {number} 1")));
-        let options = format!("size={bytes},mode=1777");
+        let options = format!("size={bytes},nr_inodes={},mode=1777", inodes_of(bytes));
         let options = CString::new(options).while_trying_to(action)?;
         let mut flags = libc::CLONE_NEWNS;
         if own_network {

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use towline_backend::cuda as wire;
@@ -28,6 +29,10 @@ pub type OpenLibrary = Box<dyn Fn() -> Result<Arc<dyn Library>, String> + Send +
 /// Most communicators of a session.
 const LIMIT: usize = 4096;
 
+/// The time that a call of the library takes which waits for nobody, and a pause between looks whether it is over.
+const CALL: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// The failure of a collective, as a wait for its stream tells it: data from outside of the device is not valid.
 const FAILED: CUresult = CUDA_ERROR_EXTERNAL_DEVICE;
 
@@ -44,8 +49,8 @@ pub(crate) struct Collectives {
 
 /// A communicator by its number.
 enum Known {
-    /// It is being made.
-    Making,
+    /// It is being made in this context.
+    Making(u64),
     /// It is being made, and nobody wants it any more.
     GivenUp,
     There(Arc<Communicator>),
@@ -65,8 +70,11 @@ pub(crate) struct Communicator {
     /// The place of its latest parked operation.
     last: Mutex<Option<Place>>,
     /// Operations that it has done, so that the library need not make connections for it any more.
-    met: Mutex<HashSet<(Kind, u32)>>,
+    met: Mutex<HashSet<Way>>,
 }
+
+/// A kind of operation with its root or other rank, and its size.
+type Way = (Kind, i32, (u32, i32));
 
 /// An operation with all that it needs.
 struct Ready {
@@ -81,15 +89,27 @@ pub(crate) struct Captured {
     operation: Operation,
 }
 
+/// The power of two that a number of elements has reached, and their type.
+fn class_of((count, datatype): (u64, i32)) -> (u32, i32) {
+    (count.checked_ilog2().unwrap_or(0), datatype)
+}
+
 impl Ready {
     /// Tells what needs connections of its own: another rank, or a size for which the library has another way.
-    fn way(&self) -> (Kind, u32) {
+    fn way(&self) -> Way {
         let Operation {
-            kind, root, count, ..
+            kind,
+            root,
+            count,
+            datatype,
+            ..
         } = self.operation;
+        let size = (count, datatype);
         match kind {
-            Kind::Send | Kind::Recv => (kind, root as u32),
-            _ => (kind, count.checked_ilog2().unwrap_or(0)),
+            Kind::Send | Kind::Recv => (kind, root, (0, 0)),
+            // Messages between the root and the others.
+            Kind::Gather | Kind::Scatter => (kind, root, class_of(size)),
+            _ => (kind, 0, class_of(size)),
         }
     }
 }
@@ -124,7 +144,7 @@ impl Collectives {
     /// Whether a communicator is being made, which comes to nothing now.
     fn give_up(&self, number: u64) -> bool {
         match lock(&self.known).get_mut(&number) {
-            Some(known @ Known::Making) => {
+            Some(known @ Known::Making(_)) => {
                 *known = Known::GivenUp;
                 true
             }
@@ -132,18 +152,28 @@ impl Collectives {
         }
     }
 
-    /// Ends all, at the session's end.
-    pub(crate) fn release(&self) {
-        let all = std::mem::take(&mut *lock(&self.known));
-        let library = self.library.get().and_then(Option::as_ref);
-        for known in all.into_values() {
-            let Known::There(communicator) = known else {
-                continue;
-            };
-            communicator.end();
-            if let Some(library) = library {
-                let _ = library.end(communicator.made.communicator, End::Abort);
+    /// Ends all of a context, or all at the session's end. Whoever waits for other ranks in one does so no longer.
+    pub(crate) fn release(&self, api: &dyn CudaApi, context: Option<u64>) {
+        let is_of = |of: u64| context.is_none_or(|context| context == of);
+        let mut ended = Vec::new();
+        lock(&self.known).retain(|_, known| match known {
+            Known::Making(of) if is_of(*of) => {
+                *known = Known::GivenUp;
+                true
             }
+            Known::There(communicator) if is_of(communicator.context.id) => {
+                ended.push(Arc::clone(communicator));
+                false
+            }
+            _ => true,
+        });
+        let Some(library) = self.library.get().and_then(Option::as_ref) else {
+            return;
+        };
+        for communicator in ended.iter().filter(|communicator| !communicator.end()) {
+            communicator.context.enter(api);
+            let _ = communicator.abort(&**library);
+            context::look_again();
         }
     }
 }
@@ -161,6 +191,26 @@ impl Communicator {
         let ended = self.ended.swap(true, Ordering::AcqRel);
         drop(self.asks.write().unwrap_or_else(PoisonError::into_inner));
         ended
+    }
+
+    /// Aborts it, which has ended. A call that is under way comes to its end first, unless it waits for other ranks.
+    fn abort(&self, library: &dyn Library) -> Result<(), i32> {
+        let deadline = Instant::now() + CALL;
+        let mut taken = None;
+        while taken.is_none() && Instant::now() < deadline {
+            taken = try_all(&[self]);
+            if taken.is_none() {
+                std::thread::sleep(PAUSE);
+            }
+        }
+        let of = self.made.communicator;
+        if taken.is_none() && library.end(of, End::Revoke).is_ok() {
+            // Nothing waits for other ranks any more.
+            taken = Some(SmallVec::from_iter([lock(&self.busy)]));
+        }
+        let outcome = library.end(of, End::Abort);
+        drop(taken);
+        outcome
     }
 
     /// Asks the library about it, unless it has ended.
@@ -195,7 +245,7 @@ fn once_each<'a>(
 }
 
 /// Takes all of them, or none if somebody else has one.
-fn try_all<'a>(all: &[&'a Arc<Communicator>]) -> Option<SmallVec<[MutexGuard<'a, ()>; 4]>> {
+fn try_all<'a>(all: &[&'a Communicator]) -> Option<SmallVec<[MutexGuard<'a, ()>; 4]>> {
     let taken = all
         .iter()
         .map(|communicator| match communicator.busy.try_lock() {
@@ -246,20 +296,22 @@ fn enqueue(library: &dyn Library, ready: &[Ready]) -> Result<(), i32> {
 
 impl Shared {
     /// Runs operations whose turn has come, on a thread that may wait.
-    fn run_collectives(&self, request: Posted, ready: &[Ready]) {
+    fn run_collectives(&self, request: Posted, ready: &[Ready], counts: bool) {
         let Some(library) = self.collectives.library() else {
-            return self.tell_failure(request, ready);
+            self.tell_failure(request, ready);
+            return self.count_launches(ready, counts);
         };
         let taken: Vec<_> = communicators(ready)
             .into_iter()
             .map(|communicator| lock(&communicator.busy))
             .collect();
+        self.collectives_come(ready);
         let enqueued = enqueue(&**library, ready);
         drop(taken);
         if enqueued.is_err() {
             self.tell_failure(request, ready);
         }
-        self.count_launches(ready, false);
+        self.count_launches(ready, counts);
     }
 
     /// Has the next wait for a stream of failed operations fail: their call has returned, and their data is not there. A program that has
@@ -270,10 +322,31 @@ impl Shared {
         }
     }
 
-    fn count_launches(&self, ready: &[Ready], counts: bool) {
-        for ready in ready {
+    /// Operations come that may wait for other ranks, which is no fault of a kernel's.
+    fn collectives_come(&self, ready: &[Ready]) {
+        let waiting = ready
+            .iter()
+            .filter(|ready| ready.communicator.made.ranks > 1);
+        for ready in waiting {
             if ready.target.context.enter(&*self.api) == CUDA_SUCCESS {
-                self.launched(&ready.target, counts);
+                self.wait_comes(&ready.target);
+            }
+        }
+    }
+
+    /// Notes that the streams have operations; `counts` says whether the first one's turn counts them as a launch.
+    fn count_launches(&self, ready: &[Ready], counts: bool) {
+        for (number, ready) in ready.iter().enumerate() {
+            if ready.target.context.enter(&*self.api) != CUDA_SUCCESS {
+                continue;
+            }
+            if number == 0 && counts {
+                self.launched(&ready.target, true);
+            }
+            if ready.communicator.made.ranks > 1 {
+                self.wait_enqueued(&ready.target);
+            } else if number > 0 || !counts {
+                self.enqueued(&ready.target);
             }
         }
     }
@@ -341,7 +414,7 @@ impl Shared {
         let mut facts = Vec::new();
         for ((member, context), made) in members.iter().zip(contexts).zip(made) {
             let mut known = lock(&self.collectives.known);
-            let wanted = matches!(known.remove(&member.number), Some(Known::Making));
+            let wanted = matches!(known.remove(&member.number), Some(Known::Making(_)));
             let Some(made) = made else {
                 facts.extend([-1, -1]);
                 continue;
@@ -399,7 +472,10 @@ impl Shared {
         let library = library.ok_or(result::INVALID_USAGE)?;
         match how {
             End::Finalize | End::Suspend | End::Resume => {
-                self.with_communicator(communicator, |library, of| library.end(of, how))
+                self.with_communicator(communicator, |library, of| {
+                    lock(&communicator.met).clear();
+                    library.end(of, how)
+                })
             }
             // At once, as the end: what the library waits for may never come.
             End::Revoke => {
@@ -425,7 +501,7 @@ impl Shared {
                 if communicator.context.enter(&*self.api) != CUDA_SUCCESS {
                     return Err(result::CUDA_ERROR);
                 }
-                let outcome = library.end(communicator.made.communicator, how);
+                let outcome = communicator.abort(&**library);
                 context::look_again();
                 outcome
             }
@@ -472,6 +548,9 @@ impl Shared {
                 operation: captured.operation,
             })
             .collect();
+        for communicator in communicators(&ready) {
+            self.streams.wait(&communicator.places());
+        }
         let taken: Vec<_> = communicators(&ready)
             .into_iter()
             .map(|communicator| lock(&communicator.busy))
@@ -561,10 +640,14 @@ impl Session {
                 Request::End(how) => shared
                     .end_communicator(number, &communicator, how)
                     .map(|()| 0),
-                Request::Register(address, size, window) => shared
-                    .with_communicator(&communicator, |library, of| {
+                Request::Register(address, size, window) => {
+                    shared.with_communicator(&communicator, |library, of| {
+                        if window.is_some() {
+                            lock(&communicator.met).clear();
+                        }
                         library.register(of, address, size, window)
-                    }),
+                    })
+                }
                 Request::Deregister(known, window) => shared
                     .with_communicator(&communicator, |library, of| {
                         library.deregister(of, known, window).map(|()| 0)
@@ -614,7 +697,10 @@ impl Session {
             () => None,
         };
         for member in members.iter().filter(|_| refused.is_none()) {
-            if known.insert(member.number, Known::Making).is_some() {
+            if known
+                .insert(member.number, Known::Making(member.context))
+                .is_some()
+            {
                 return Err(unknown("free number of a communicator", member.number));
             }
         }
@@ -693,18 +779,16 @@ impl Session {
         if !has_met || !ready.iter().all(is_clear) {
             return false;
         }
-        let mut counts = false;
-        for ready in ready {
-            match shared.admit(&ready.target) {
-                Admission::Held => return false,
-                Admission::Counted => counts = true,
-                Admission::Free => {}
-            }
-        }
+        let all: SmallVec<[&Communicator; 4]> = all.iter().map(|one| &***one).collect();
         let Some(taken) = try_all(&all) else {
             return false;
         };
+        let counts = match shared.admit(&ready[0].target) {
+            Admission::Held => return false,
+            admission => admission == Admission::Counted,
+        };
         let enters = ready[0].target.context.enter(&*self.api) == CUDA_SUCCESS;
+        shared.collectives_come(ready);
         let enqueued = enters && enqueue(&**library, ready).is_ok();
         drop(taken);
         if !enqueued {
@@ -732,8 +816,8 @@ impl Session {
         let all: Vec<_> = communicators(&ready).into_iter().cloned().collect();
         let on = first.clone();
         let run = move |shared: &Arc<Shared>| {
-            let _counts = shared.wait_for_turn(&on);
-            shared.run_collectives(request, &ready);
+            let counts = shared.wait_for_turn(&on);
+            shared.run_collectives(request, &ready, counts);
         };
         // A place of its own stream is its order anyway.
         after.retain(|(key, _)| *key != first.key);

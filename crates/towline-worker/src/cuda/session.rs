@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use towline_backend::cuda as wire;
@@ -395,6 +395,8 @@ impl Session {
             stays
         });
         self.shared.start(move |shared| {
+            // First: what they wait for may never come.
+            shared.collectives.release(&*shared.api, Some(context.id));
             shared.streams.wait(&places);
             if !shared.ended() {
                 // Reads and writes under way end with the device's work.
@@ -502,7 +504,15 @@ impl Serve for Session {
 
     /// Gives everything back. For a worker process its end does the same; in-process tests look.
     fn release_all(&mut self) {
-        self.shared.collectives.release();
+        let (shared, (ended, is_over)) = (Arc::clone(&self.shared), mpsc::channel());
+        let release = move || {
+            shared.collectives.release(&*shared.api, None);
+            let _ = ended.send(());
+        };
+        // A library may wait for graphs that have its operations, which end later.
+        if std::thread::Builder::new().spawn(release).is_ok() {
+            let _ = is_over.recv_timeout(PATIENCE);
+        }
         self.shared.streams.end();
         if !self.shared.streams.join(PATIENCE) {
             log::debug!("kernels still run at the session's end");
