@@ -146,23 +146,33 @@ def main() -> int:
     parser.add_argument("--folder", type=pathlib.Path, required=True)
     parser.add_argument("--gpus", default="0,1", help="the GPU of either server; twice the same for one GPU")
     parser.add_argument("--megabytes", default="0,64,1024")
-    parser.add_argument("--turns", type=int, default=6)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--parts", default="steady,kinds,train,graph,resnet")
+    parser.add_argument("--over", default="tcp,shm")
+    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--resnet-steps", type=int, default=600)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     first, second = options.gpus.split(",")
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         moves = Moves(options.folder, (first, second), pathlib.Path(scratch))
-        for over in ("tcp", "shm"):
-            for megabytes in filter(None, options.megabytes.split(",")):
+        parts = options.parts.split(",")
+        for over in options.over.split(","):
+            for megabytes in filter(None, options.megabytes.split(",") if "steady" in parts else ()):
                 command = [str(options.folder / "cuda_steady"), megabytes]
                 row = moves.moved(f"steady-{megabytes}MiB", command, over, options.turns, 0.2, "computing")
                 rows.append(row | {"megabytes": int(megabytes)})
-            command = [moves.python, str(PROGRAMS / "kinds_moved.py"), str(2 + options.turns)]
-            rows.append(moves.moved("kinds", command, over, options.turns, 0.3, "computing"))
-            rows.append(moves.train(over, options.steps, options.turns, []))
-            rows.append(moves.train(over, options.steps, options.turns, ["--graph"]))
+            if "kinds" in parts:
+                command = [moves.python, str(PROGRAMS / "kinds_moved.py"), str(2 + options.turns)]
+                rows.append(moves.moved("kinds", command, over, options.turns, 0.3, "computing"))
+            for part, steps, more in (
+                ("train", options.steps, []),
+                ("graph", options.steps, ["--graph"]),
+                ("resnet", options.resnet_steps, ["--resnet"]),
+            ):
+                if part in parts:
+                    rows.append(moves.train(over, steps, options.turns, more))
     for row in rows:
         row.pop("output", None)
     result = {"schema": 1, "kind": "cuda-moves", "machine": suite.machine(), "gpus": options.gpus, "moves": rows}

@@ -53,9 +53,8 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
     // Checked now: the program itself could only say that it has no device.
     let access = servers::access(&chosen.settings)?;
     let refused = is_set(options.no_collectives, chosen.settings.run.no_collectives);
-    // The user knows then that the servers offer them: they may not be asked.
-    let asked = std::env::var_os(COLLECTIVES).is_some_and(|value| value == "1");
-    let mut command = prepared(options, &chosen, asked && !refused)?;
+    let asked = wants_collectives();
+    let mut command = command(options, &chosen)?;
     let program = command.get_program().to_string_lossy().into_owned();
     let allow_none = is_set(options.allow_none, chosen.settings.run.allow_none);
     let terminal = std::io::stderr().is_terminal();
@@ -101,7 +100,13 @@ fn is_set(option: bool, setting: Option<bool>) -> bool {
 
 /// The program with the variables that give it the devices of servers.
 pub(crate) fn command(options: &RunOptions, chosen: &Chosen) -> anyhow::Result<Command> {
-    prepared(options, chosen, false)
+    let refused = is_set(options.no_collectives, chosen.settings.run.no_collectives);
+    prepared(options, chosen, wants_collectives() && !refused)
+}
+
+/// Whether the user knows that the servers offer collectives: they may not be asked.
+fn wants_collectives() -> bool {
+    std::env::var_os(COLLECTIVES).is_some_and(|value| value == "1")
 }
 
 /// As [`command`]; with collectives our NCCL stands in for the program's own.
@@ -150,6 +155,11 @@ fn prepared(options: &RunOptions, chosen: &Chosen, collectives: bool) -> anyhow:
             command
                 .env(PRELOAD_VARIABLE, preload(&folder.join(NCCL.0), &before)?)
                 .env(COLLECTIVES, "1");
+        } else if let Some(before) = std::env::var_os(PRELOAD_VARIABLE) {
+            // Another `towline run` may have started this one.
+            command
+                .env(PRELOAD_VARIABLE, without_ours(&before))
+                .env_remove(COLLECTIVES);
         }
     }
     if cudart && beside(CUDA_LIBRARY).is_none() {
@@ -286,7 +296,6 @@ fn vendor_files(vendors: &OsStr) -> anyhow::Result<Vec<(OsString, Vec<u8>)>> {
 /// `LD_PRELOAD` with a library in front.
 fn preload(library: &Path, before: &OsStr) -> anyhow::Result<OsString> {
     let library = library.as_os_str();
-    let separates = |byte: &u8| matches!(byte, b' ' | b':');
     if library.as_bytes().iter().any(separates) {
         bail!(
             "{PRELOAD_VARIABLE} cannot hold {}, which has a space or a colon: give --no-collectives, or name another folder in \
@@ -298,6 +307,21 @@ fn preload(library: &Path, before: &OsStr) -> anyhow::Result<OsString> {
     let others = others.filter(|other| !other.is_empty() && *other != library.as_bytes());
     let all: Vec<&[u8]> = std::iter::once(library.as_bytes()).chain(others).collect();
     Ok(OsString::from_vec(all.join(&b':')))
+}
+
+fn separates(byte: &u8) -> bool {
+    matches!(byte, b' ' | b':')
+}
+
+/// `LD_PRELOAD` without our NCCL.
+fn without_ours(before: &OsStr) -> OsString {
+    let is_ours = |path: &&[u8]| {
+        let path = Path::new(OsStr::from_bytes(path)).canonicalize();
+        path.is_ok_and(|path| path.ends_with(NCCL.1))
+    };
+    let all = before.as_bytes().split(separates);
+    let kept: Vec<&[u8]> = all.filter(|path| !is_ours(path)).collect();
+    OsString::from_vec(kept.join(&b':'))
 }
 
 /// Our libraries, each under the names that programs load it by.
@@ -548,6 +572,16 @@ mod tests {
         );
         let error = preload(Path::new("/my links/libnccl.so.2"), OsStr::new("")).unwrap_err();
         assert!(error.to_string().contains("a space"), "{error}");
+    }
+
+    #[test]
+    fn our_library_is_not_preloaded_where_it_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, link) = (folder.path().join(NCCL.1), folder.path().join(NCCL.0));
+        std::fs::write(&ours, "").unwrap();
+        std::os::unix::fs::symlink(&ours, &link).unwrap();
+        let before = format!("/a.so:{}:/b.so", link.display());
+        assert_eq!(without_ours(OsStr::new(&before)), "/a.so:/b.so");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Trains a small residual network on made-up images and prints the loss of every step: for sessions that move meanwhile.
 
-    train_moved.py STEPS [--graph]
+    train_moved.py STEPS [--graph] [--resnet]
 
-With --graph every step is a launch of one CUDA graph.
+With --graph every step is a launch of one CUDA graph; with --resnet the network is torchvision's ResNet-50.
 """
 
 import os
@@ -33,12 +33,18 @@ def main() -> int:
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
     device = torch.device("cuda")
-    net = nn.Sequential(
-        nn.Conv2d(3, 64, 7, stride=2, padding=3), nn.ReLU(), *(Block(64) for _ in range(4)),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 100),
-    ).to(device)  # fmt: skip
+    if "--resnet" in sys.argv:
+        import torchvision
+
+        net, side = torchvision.models.resnet50(num_classes=100), 224
+    else:
+        net, side = nn.Sequential(
+            nn.Conv2d(3, 64, 7, stride=2, padding=3), nn.ReLU(), *(Block(64) for _ in range(4)),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 100),
+        ), 96  # fmt: skip
+    net = net.to(device)
     generator = torch.Generator(device="cpu").manual_seed(7)
-    images = torch.randn(32, 3, 96, 96, generator=generator).pin_memory().to(device, non_blocking=True)
+    images = torch.randn(32, 3, side, side, generator=generator).pin_memory().to(device, non_blocking=True)
     labels = torch.randint(100, (32,), generator=generator).to(device)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
     loss_of = nn.CrossEntropyLoss()
@@ -51,12 +57,12 @@ def main() -> int:
         return loss
 
     if by_graph:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        before = torch.cuda.Stream()
+        before.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(before):
             for _ in range(3):
                 step()
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(before)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             kept = step()
