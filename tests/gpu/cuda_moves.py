@@ -53,7 +53,7 @@ class Moves:
         self.towline, self.folder, self.gpus, self.scratch = folder / "towline", folder, gpus, scratch
         self.python = os.environ.get("PYTHON", "python3")
         # Output of training natively.
-        self.natively: dict[str, str] = {}
+        self.natively: dict[str, list[str]] = {}
 
     @contextlib.contextmanager
     def servers(self, over: str) -> Iterator[list[Server]]:
@@ -128,17 +128,20 @@ class Moves:
             )
             return row | {"output": output}
 
-    def train(self, over: str, steps: int, turns: int, options: list[str]) -> dict[str, Any]:
-        command = [self.python, str(PROGRAMS / "train_moved.py"), str(steps), *options]
+    def train(self, over: str, turns: int, options: list[str]) -> dict[str, Any]:
+        """Trains until it has been moved, and compares the losses with a native run of as many steps."""
+        command = [self.python, str(PROGRAMS / "train_moved.py")]
         name = "train" + "".join(options)
-        if name not in self.natively:
-            native = self.start(None, command, f"{name}-native")
+        row = self.moved(f"{name}-{over}", [*command, "0", *options], over, turns, 0.3, "5 ")
+        losses = row.pop("output").splitlines()
+        known = self.natively.get(name, [])
+        if len(known) < len(losses):
+            native = self.start(None, [*command, str(len(losses)), *options], f"{name}-native")
             native.communicate(timeout=LIMIT_S)
-            self.natively[name] = self.output(f"{name}-native")[0]
-        row = self.moved(f"{name}-{over}", command, over, turns, 0.3, "5 ")
-        same = row.pop("output") == self.natively[name]
-        print(f"{name} {over}: losses of {steps} steps {'equal' if same else 'DIFFER'}", flush=True)
-        return row | {"steps": steps, "equal": same}
+            known = self.natively[name] = self.output(f"{name}-native")[0].splitlines()
+        same = losses == known[: len(losses)]
+        print(f"{name} {over}: losses of {len(losses)} steps {'equal' if same else 'DIFFER'}", flush=True)
+        return row | {"steps": len(losses), "equal": same}
 
 
 def main() -> int:
@@ -149,8 +152,6 @@ def main() -> int:
     parser.add_argument("--parts", default="steady,kinds,train,graph,resnet")
     parser.add_argument("--over", default="tcp,shm")
     parser.add_argument("--turns", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--resnet-steps", type=int, default=600)
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     first, second = options.gpus.split(",")
@@ -166,13 +167,9 @@ def main() -> int:
             if "kinds" in parts:
                 command = [moves.python, str(PROGRAMS / "kinds_moved.py"), str(2 + options.turns)]
                 rows.append(moves.moved("kinds", command, over, options.turns, 0.3, "computing"))
-            for part, steps, more in (
-                ("train", options.steps, []),
-                ("graph", options.steps, ["--graph"]),
-                ("resnet", options.resnet_steps, ["--resnet"]),
-            ):
+            for part, more in (("train", []), ("graph", ["--graph"]), ("resnet", ["--resnet"])):
                 if part in parts:
-                    rows.append(moves.train(over, steps, options.turns, more))
+                    rows.append(moves.train(over, options.turns, more))
     for row in rows:
         row.pop("output", None)
     result = {"schema": 1, "kind": "cuda-moves", "machine": suite.machine(), "gpus": options.gpus, "moves": rows}

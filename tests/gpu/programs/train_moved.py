@@ -3,10 +3,12 @@
 
     train_moved.py STEPS [--graph] [--resnet]
 
-With --graph every step is a launch of one CUDA graph; with --resnet the network is torchvision's ResNet-50.
+With 0 steps it trains until its standard input has a line. With --graph every step is a launch of one CUDA graph; with --resnet the network is torchvision's ResNet-50.
 """
 
+import itertools
 import os
+import select
 import sys
 
 os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
@@ -72,8 +74,10 @@ def main() -> int:
             return kept
     else:
         again = step
-    for number in range(steps):
+    for number in range(steps) if steps else itertools.count():
         print(number, f"{again().item():.9e}", flush=True)
+        if not steps and select.select([sys.stdin], [], [], 0)[0]:
+            break
     return 0
 
 
