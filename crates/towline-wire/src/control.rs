@@ -38,11 +38,11 @@ pub use handshake::{
 pub use lane::{LaneEnd, LaneKey};
 pub use lease::{EndLease, GiveLease, Lease, LeaseChanged, LeaseGiven, LeasedPart, RenewLease};
 pub use message::{
-    Challenge, CudaDevices, Devices, Enforcement, Hello, KillSession, LIMITS, LimitStatus, Message,
-    MigrateSession, NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect, PeerConnected, PeerOffer,
-    PeerTicket, Proof, Purpose, ResumeSession, ServerDrains, ServerLimit, SessionEnded,
-    SessionGrant, SessionKilled, SessionLimits, SessionMigrated, SessionResumed, SessionStatus,
-    Status, TenantStatus, VersionRange, Welcome,
+    Challenge, CheckpointSession, CudaDevices, Devices, Enforcement, Hello, KillSession, LIMITS,
+    LimitStatus, Message, MigrateSession, NONCE_BYTES, Nonce, PROOF_BYTES, PeerConnect,
+    PeerConnected, PeerOffer, PeerTicket, Proof, Purpose, ResumeSession, ServerDrains, ServerLimit,
+    SessionCheckpointed, SessionEnded, SessionGrant, SessionKilled, SessionLimits, SessionMigrated,
+    SessionResumed, SessionStatus, Status, TenantStatus, VersionRange, Welcome,
 };
 pub use peer::{
     PEER_ACCEPTED, PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerAcceptor, PeerConnector, PeerError,
@@ -80,6 +80,8 @@ pub mod limits {
     pub const NAME_BYTES: usize = 256;
     /// Longest human-readable explanation.
     pub const TEXT_BYTES: usize = 2 * 1024;
+    /// Longest path of a folder.
+    pub const PATH_BYTES: usize = 1024;
     /// Most sessions listed in one `Status`.
     pub const STATUS_SESSIONS: usize = 4096;
     /// Most tenants listed in one `Status`.

@@ -1,8 +1,8 @@
 //! Control messages, cut anywhere.
 
 use towline_wire::control::{
-    self, AttachPreamble, ControlError, Hello, KillSession, Message, MessageBuffer, MigrateSession, NONCE_BYTES, PeerConnect,
-    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, ResumeSession, SUPPORTED_VERSIONS, ServerDrains, SessionEnded, SessionKilled, SessionMigrated, SessionResumed, SessionStatus,
+    self, AttachPreamble, CheckpointSession, ControlError, Hello, KillSession, Message, MessageBuffer, MigrateSession, NONCE_BYTES, PeerConnect,
+    PeerConnected, PeerOffer, PeerTicket, Purpose, Reject, RejectCode, ResumeSession, SUPPORTED_VERSIONS, ServerDrains, SessionCheckpointed, SessionEnded, SessionKilled, SessionMigrated, SessionResumed, SessionStatus,
     Status, TenantStatus, Ticket, limits,
 };
 
@@ -91,6 +91,8 @@ pub fn seeds() -> Vec<Seed> {
         session_id: 3,
         outcome: Err("it has pipes".into()),
     };
+    let checkpoint = CheckpointSession { session_id: 3, folder: "/home/anna/held".into() };
+    let checkpointed = SessionCheckpointed { session_id: 3, outcome: Ok(()) };
     let drains = ServerDrains { outcome: Ok(()) };
     let given = PeerTicket { lane, ticket: Ok(ticket.clone()) };
     let connect = PeerConnect { lane, address, ticket };
@@ -108,6 +110,8 @@ pub fn seeds() -> Vec<Seed> {
         Seed::new("resumed", Message::SessionResumed(resumed).encode()),
         Seed::new("migrate", Message::MigrateSession(migrate).encode()),
         Seed::new("migrated", Message::SessionMigrated(migrated).encode()),
+        Seed::new("checkpoint", Message::CheckpointSession(checkpoint).encode()),
+        Seed::new("checkpointed", Message::SessionCheckpointed(checkpointed).encode()),
         Seed::new("drain", Message::DrainServer.encode()),
         Seed::new("drains", Message::ServerDrains(drains).encode()),
         Seed::new("peer-offer", Message::PeerOffer(offer).encode()),

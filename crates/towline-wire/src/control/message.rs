@@ -797,6 +797,26 @@ pub struct SessionMigrated {
     pub outcome: Result<(), String>,
 }
 
+/// Client to server, on a connection without a session: have a session of the client's tenant, or any one for an admin, write a checkpoint and
+/// leave. Server to client, in that session: do so.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CheckpointSession {
+    /// Its number, as [`SessionStatus::session_id`].
+    pub session_id: u64,
+    /// The folder on the machine of the session's client.
+    pub folder: String,
+}
+
+/// The answer to a [`CheckpointSession`], on the same way back. Where it went well, the checkpoint is complete by then, and the session's client
+/// waits for [`SessionEnded`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SessionCheckpointed {
+    /// Of the request.
+    pub session_id: u64,
+    /// Whether the session has left; or the reason why it goes on.
+    pub outcome: Result<(), String>,
+}
+
 /// Server to client: the answer to [`Message::DrainServer`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ServerDrains {
@@ -859,6 +879,10 @@ pub enum Message {
     MigrateSession(MigrateSession),
     /// The way back.
     SessionMigrated(SessionMigrated),
+    /// Client to server, on a connection without a session; server to client, in a session.
+    CheckpointSession(CheckpointSession),
+    /// The way back.
+    SessionCheckpointed(SessionCheckpointed),
     /// Client to server, on a connection without a session: take no more sessions, and end when there are none.
     DrainServer,
     /// Server to client.
@@ -931,6 +955,14 @@ impl Message {
                 body.text(&request.to, limits::NAME_BYTES);
             }
             Self::SessionMigrated(answer) => {
+                body.u64(answer.session_id);
+                write_outcome(&answer.outcome, &mut body);
+            }
+            Self::CheckpointSession(request) => {
+                body.u64(request.session_id);
+                body.text(&request.folder, limits::PATH_BYTES);
+            }
+            Self::SessionCheckpointed(answer) => {
                 body.u64(answer.session_id);
                 write_outcome(&answer.outcome, &mut body);
             }
@@ -1041,6 +1073,14 @@ impl Message {
             33 => Self::LeaseChanged(LeaseChanged {
                 outcome: read_outcome("whether the lease is changed", &mut reader)?,
             }),
+            34 => Self::CheckpointSession(CheckpointSession {
+                session_id: reader.u64("session id")?,
+                folder: reader.text("folder", limits::PATH_BYTES)?,
+            }),
+            35 => Self::SessionCheckpointed(SessionCheckpointed {
+                session_id: reader.u64("session id")?,
+                outcome: read_outcome("whether the session has a checkpoint", &mut reader)?,
+            }),
             value => {
                 return Err(ControlError::InvalidValue {
                     field: "message kind",
@@ -1081,6 +1121,8 @@ impl Message {
             Self::SessionResumed(_) => "SessionResumed",
             Self::MigrateSession(_) => "MigrateSession",
             Self::SessionMigrated(_) => "SessionMigrated",
+            Self::CheckpointSession(_) => "CheckpointSession",
+            Self::SessionCheckpointed(_) => "SessionCheckpointed",
             Self::DrainServer => "DrainServer",
             Self::ServerDrains(_) => "ServerDrains",
             Self::GiveLease(_) => "GiveLease",
@@ -1126,6 +1168,8 @@ impl Message {
             Self::RenewLease(_) => 31,
             Self::EndLease(_) => 32,
             Self::LeaseChanged(_) => 33,
+            Self::CheckpointSession(_) => 34,
+            Self::SessionCheckpointed(_) => 35,
         }
     }
 }

@@ -945,6 +945,15 @@ fn migration_message() -> impl Strategy<Value = Message> {
                 outcome,
             })
         }),
+        (any::<u64>(), name()).prop_map(|(session_id, folder)| {
+            Message::CheckpointSession(CheckpointSession { session_id, folder })
+        }),
+        (any::<u64>(), outcome()).prop_map(|(session_id, outcome)| {
+            Message::SessionCheckpointed(SessionCheckpointed {
+                session_id,
+                outcome,
+            })
+        }),
         Just(Message::DrainServer),
         outcome().prop_map(|outcome| Message::ServerDrains(ServerDrains { outcome })),
         lease_message(),
