@@ -1,0 +1,337 @@
+//! The manifest: all contents of a checkpoint, and the digests of their chunks.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// Bytes of a chunk; the last one of a part may have fewer.
+pub const CHUNK_BYTES: usize = 4 << 20;
+/// Most bytes of a part: so many are in the memory of whoever writes or reads one.
+pub const PART_BYTES: usize = 16 << 20;
+/// The format's version.
+const VERSION: u32 = 1;
+/// Most bytes of a manifest: one of four terabytes of device memory has fewer.
+pub(crate) const MANIFEST_BYTES: usize = 256 << 20;
+
+/// SHA-256 of something.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// That of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.as_bytes();
+        let digit = |at: usize| match *digits.get(at)? {
+            digit @ b'0'..=b'9' => Some(digit - b'0'),
+            digit @ b'a'..=b'f' => Some(digit - b'a' + 10),
+            _ => None,
+        };
+        let mut bytes = [0; 32];
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = digit(2 * index)? << 4 | digit(2 * index + 1)?;
+        }
+        (digits.len() == 64).then_some(Self(bytes))
+    }
+}
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(to, "{byte:02x}"))
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> Self {
+        digest.to_string()
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text).ok_or("a digest has 64 hexadecimal digits")
+    }
+}
+
+/// See the module's text.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    version: u32,
+    /// The program, for people.
+    pub program: String,
+    /// The server that its session was with, for people.
+    pub server: String,
+    /// The devices of the session, for people.
+    pub devices: Vec<Device>,
+    /// Levels of mipmapped arrays that parts name by numbers of their own.
+    pub levels: Vec<Level>,
+    /// The contents.
+    pub parts: Vec<Part>,
+}
+
+/// A device that a session had.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Bytes of its memory.
+    pub bytes: u64,
+}
+
+/// A level of a mipmapped array.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// The context to ask for it in.
+    pub context: u64,
+    /// The number that parts name it by.
+    pub number: u64,
+    /// The array that it is a level of.
+    pub array: u64,
+    /// The level.
+    pub level: u32,
+}
+
+/// A part of the contents.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// The context that it is of.
+    pub context: u64,
+    /// Where it belongs.
+    pub place: Place,
+    /// Its bytes, at most [`PART_BYTES`].
+    pub size: u64,
+    /// The digest of each chunk of it; null for one of zeros, which is not kept.
+    pub chunks: Vec<Option<Digest>>,
+}
+
+impl Part {
+    /// Bytes of each chunk.
+    pub(crate) fn chunk_sizes(&self) -> impl Iterator<Item = (Option<Digest>, usize)> {
+        let size = self.size as usize;
+        let starts = (0..size).step_by(CHUNK_BYTES);
+        let sizes = starts.map(move |start| CHUNK_BYTES.min(size - start));
+        self.chunks.iter().copied().zip(sizes)
+    }
+}
+
+/// Where a part of the contents belongs.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "snake_case")]
+pub enum Place {
+    /// Device memory.
+    Memory {
+        /// Its first byte.
+        address: u64,
+    },
+    /// Rows of an array's slice.
+    Rows {
+        /// The array, or a level.
+        array: u64,
+        /// The first row.
+        row: u64,
+        /// The slice.
+        slice: u64,
+        /// Bytes of a row.
+        width: u64,
+        /// Number of rows.
+        rows: u64,
+    },
+    /// A variable of device code.
+    Variable {
+        /// The module or library.
+        code: u64,
+        /// It is a module.
+        of_module: bool,
+        /// The variable.
+        name: String,
+        /// Its address when it was written.
+        address: u64,
+        /// The first byte of this part in it.
+        offset: u64,
+        /// Its first contents have addresses in them.
+        has_addresses: bool,
+    },
+}
+
+impl Manifest {
+    /// One without contents.
+    pub fn new(program: String, server: String, devices: Vec<Device>) -> Self {
+        Self {
+            version: VERSION,
+            program,
+            server,
+            devices,
+            ..Self::default()
+        }
+    }
+
+    /// The bytes of its file.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Parses its file; in the error, the fault.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        /// Told first: of another version nothing else is known.
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let text = |error: serde_json::Error| format!("the manifest is none: {error}");
+        let Versioned { version } = serde_json::from_slice(bytes).map_err(text)?;
+        if version != VERSION {
+            return Err(format!(
+                "the manifest has version {version}, and this release of towline knows {VERSION}"
+            ));
+        }
+        let manifest: Self = serde_json::from_slice(bytes).map_err(text)?;
+        match manifest.parts.iter().position(|part| !is_sound(part)) {
+            Some(at) => Err(format!("part {at} of the manifest cannot be true")),
+            None => Ok(manifest),
+        }
+    }
+
+    /// All chunks that are kept, with the bytes of each.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (Digest, usize)> {
+        let chunks = self.parts.iter().flat_map(Part::chunk_sizes);
+        chunks.filter_map(|(digest, size)| Some((digest?, size)))
+    }
+}
+
+/// Whether a part's sizes agree with each other.
+fn is_sound(part: &Part) -> bool {
+    let fits = match &part.place {
+        Place::Memory { address } => address.checked_add(part.size).is_some(),
+        Place::Rows { width, rows, .. } => width.checked_mul(*rows) == Some(part.size),
+        Place::Variable { offset, .. } => offset.checked_add(part.size).is_some(),
+    };
+    let chunks = part.size.div_ceil(CHUNK_BYTES as u64);
+    fits && part.size <= PART_BYTES as u64 && part.chunks.len() as u64 == chunks
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(crate) fn manifest() -> Manifest {
+        let mut manifest = Manifest::new(
+            "train".into(),
+            "tcp://gpu1:7140".into(),
+            vec![Device {
+                name: "H100 \"SXM\"".into(),
+                bytes: 80 << 30,
+            }],
+        );
+        manifest.levels.push(Level {
+            context: 1,
+            number: 9,
+            array: 8,
+            level: 2,
+        });
+        let digest = Some(Digest::of(b"contents"));
+        let places = [
+            Place::Memory {
+                address: 0x7f00_0000,
+            },
+            Place::Rows {
+                array: 9,
+                row: 0,
+                slice: 3,
+                width: 64,
+                rows: 1 << 17,
+            },
+            Place::Variable {
+                code: 5,
+                of_module: true,
+                name: "rounds".into(),
+                address: 0x1000,
+                offset: 0,
+                has_addresses: false,
+            },
+        ];
+        let parts = places.map(|place| Part {
+            context: u64::MAX,
+            place,
+            size: 2 * CHUNK_BYTES as u64,
+            chunks: vec![digest, None],
+        });
+        manifest.parts.extend(parts);
+        manifest
+    }
+
+    #[test]
+    fn manifest_comes_back() {
+        let encoded = manifest().encode();
+        assert_eq!(Manifest::decode(&encoded), Ok(manifest()));
+    }
+
+    #[test]
+    fn other_versions_are_refused_by_number() {
+        let refused = Manifest::decode(br#"{"version": 2, "pages": []}"#).unwrap_err();
+        assert!(refused.contains("version 2"), "{refused}");
+    }
+
+    #[test]
+    fn sizes_that_disagree_are_refused() {
+        let changed = |change: &dyn Fn(&mut Part)| {
+            let mut manifest = manifest();
+            manifest.parts.iter_mut().for_each(change);
+            Manifest::decode(&manifest.encode())
+        };
+        assert!(changed(&|_| {}).is_ok());
+        assert!(changed(&|part| part.size = 1).is_err());
+        assert!(changed(&|part| part.size = u64::MAX).is_err());
+        assert!(changed(&|part| part.chunks.clear()).is_err());
+        assert!(changed(&|part| part.place = Place::Memory { address: u64::MAX }).is_err());
+    }
+
+    #[test]
+    fn digests_are_64_hexadecimal_digits() {
+        let digest = Digest::of(b"");
+        assert_eq!(Digest::parse(&digest.to_string()), Some(digest));
+        for text in ["", "00", &"g".repeat(64), &"0".repeat(66), &"é".repeat(32)] {
+            assert_eq!(Digest::parse(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn changed_manifests_are_refused_or_sound(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cut in any::<prop::sample::Index>(),
+            is_cut in any::<bool>(),
+        ) {
+            let mut bytes = manifest().encode();
+            for (at, with) in changes {
+                let at = at.index(bytes.len());
+                bytes[at] = with;
+            }
+            if is_cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            if let Ok(decoded) = Manifest::decode(&bytes) {
+                let parts = decoded.parts.iter();
+                prop_assert!(parts.clone().all(|part| part.size <= PART_BYTES as u64));
+                for (_, size) in parts.flat_map(Part::chunk_sizes) {
+                    prop_assert!((1..=CHUNK_BYTES).contains(&size));
+                }
+            }
+        }
+
+        #[test]
+        fn garbage_is_no_manifest(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert!(Manifest::decode(&bytes).is_err());
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The files by which `towline` speaks with a program that is held, or is to be. They need no connection and no process id, so they reach a
+//! program that another tool has dumped and brought back, on this machine or another.
+//!
+//! - `invitation`: the user wants one checkpoint in this folder. The program takes it away; without it no server can have anything written.
+//! - `held.json`: a program is held here ([`Held`]).
+//! - `restore.json`: it is to go on ([`Restore`]). The program takes it away.
+//! - `answer.json`: whether it does ([`Answer`]).
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{CheckpointError, Folder};
+
+/// Name of the invitation.
+pub const INVITATION: &str = "invitation";
+const HELD: &str = "held.json";
+const RESTORE: &str = "restore.json";
+const ANSWER: &str = "answer.json";
+/// Most bytes of such a file.
+const LIMIT: usize = 64 << 10;
+
+/// A program that is held.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Held {
+    /// The program's name.
+    pub program: String,
+    /// Its process id when it was held.
+    pub pid: u32,
+    /// The server that it left.
+    pub server: String,
+}
+
+/// A wish that the program goes on.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Restore {
+    /// Tells wishes apart.
+    pub id: String,
+    /// Addresses of servers, the first one that takes it is used; the one that it left where there are none.
+    pub servers: Vec<String>,
+}
+
+/// The program's answer.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    /// Of the wish.
+    pub id: String,
+    /// The server that it is with; or the reason why it is still held.
+    pub outcome: Result<String, String>,
+}
+
+impl Folder {
+    /// Invites one checkpoint.
+    pub fn invite(&self) -> Result<(), CheckpointError> {
+        self.write(INVITATION, b"")
+    }
+
+    /// The program that is held here, or was when it died.
+    pub fn held(&self) -> Result<Option<Held>, CheckpointError> {
+        self.message(HELD)
+    }
+
+    /// A program is held here from now on, with no wish or answer of earlier ones.
+    pub fn hold(&self, held: &Held) -> Result<(), CheckpointError> {
+        self.remove(RESTORE)?;
+        self.remove(ANSWER)?;
+        self.tell(HELD, held)
+    }
+
+    /// The program is held no more.
+    pub fn release(&self) -> Result<(), CheckpointError> {
+        self.remove(HELD).map(drop)
+    }
+
+    /// Asks the program to go on.
+    pub fn ask(&self, wish: &Restore) -> Result<(), CheckpointError> {
+        self.remove(ANSWER)?;
+        self.tell(RESTORE, wish)
+    }
+
+    /// Takes the wish back; false where the program has taken it.
+    pub fn take_back(&self) -> Result<bool, CheckpointError> {
+        self.remove(RESTORE)
+    }
+
+    /// Whether the program has not taken the wish.
+    pub fn is_asking(&self) -> bool {
+        self.has(RESTORE)
+    }
+
+    /// Takes the wish, if there is one.
+    pub fn take_wish(&self) -> Result<Option<Restore>, CheckpointError> {
+        if !self.has(RESTORE) {
+            return Ok(None);
+        }
+        let wish = self.message(RESTORE);
+        self.remove(RESTORE)?;
+        wish
+    }
+
+    /// Answers the wish.
+    pub fn answer(&self, answer: &Answer) -> Result<(), CheckpointError> {
+        self.tell(ANSWER, answer)
+    }
+
+    /// Takes the answer to a wish, if it is there.
+    pub fn take_answer(&self, id: &str) -> Result<Option<Answer>, CheckpointError> {
+        let answer: Option<Answer> = self.message(ANSWER)?;
+        let answer = answer.filter(|answer| answer.id == id);
+        if answer.is_some() {
+            self.remove(ANSWER)?;
+        }
+        Ok(answer)
+    }
+
+    fn tell(&self, name: &str, message: &impl Serialize) -> Result<(), CheckpointError> {
+        self.write(name, &serde_json::to_vec(message).unwrap_or_default())
+    }
+
+    fn message<M: DeserializeOwned>(&self, name: &str) -> Result<Option<M>, CheckpointError> {
+        let bytes = self.read(name, LIMIT)?;
+        let parse = |bytes: Vec<u8>| {
+            let parsed = serde_json::from_slice(&bytes);
+            parsed.map_err(|error| self.damaged(format!("{name} cannot be read: {error}")))
+        };
+        bytes.map(parse).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wish_is_taken_once_and_answered() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::make(&place.path().join("held")).unwrap();
+        let held = Held {
+            program: "train".into(),
+            pid: 7,
+            server: "tcp://gpu1:7140".into(),
+        };
+        folder.hold(&held).unwrap();
+        assert_eq!(folder.held().unwrap(), Some(held));
+        assert_eq!(folder.take_wish().unwrap(), None);
+        let wish = Restore {
+            id: "1".into(),
+            servers: vec!["gpu2".into()],
+        };
+        folder.ask(&wish).unwrap();
+        assert!(folder.is_asking());
+        assert_eq!(folder.take_wish().unwrap(), Some(wish));
+        assert!(!folder.is_asking() && !folder.take_back().unwrap());
+        let answer = Answer {
+            id: "1".into(),
+            outcome: Err("no memory".into()),
+        };
+        folder.answer(&answer).unwrap();
+        assert_eq!(folder.take_answer("0").unwrap(), None);
+        assert_eq!(folder.take_answer("1").unwrap(), Some(answer));
+        assert_eq!(folder.take_answer("1").unwrap(), None);
+        folder.release().unwrap();
+        assert_eq!(folder.held().unwrap(), None);
+    }
+
+    #[test]
+    fn wish_that_cannot_be_read_is_told_once() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::make(&place.path().join("held")).unwrap();
+        folder.write(RESTORE, b"{").unwrap();
+        assert!(folder.take_wish().is_err());
+        assert_eq!(folder.take_wish().unwrap(), None);
+    }
+}

@@ -1,0 +1,354 @@
+//! Writes and reads the chunks of a checkpoint.
+
+use std::collections::HashSet;
+
+use crate::manifest::{CHUNK_BYTES, Digest, MANIFEST_BYTES, Manifest, Part, Place};
+use crate::{CheckpointError, Folder};
+
+/// The manifest's file.
+const MANIFEST: &str = "manifest.json";
+/// The folder of chunks.
+const CHUNKS: &str = "chunks";
+/// Ends the name of a chunk's file, which begins with the digest.
+const ENDING: &str = ".chunk";
+
+static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
+
+fn file_of(digest: Digest) -> String {
+    format!("{digest}{ENDING}")
+}
+
+/// Whether all bytes of a chunk are zero.
+fn is_zero(chunk: &[u8]) -> bool {
+    ZEROS.get(..chunk.len()) == Some(chunk)
+}
+
+/// Removes chunks that a manifest does not name.
+fn sweep(chunks: &Folder, named: &Manifest) -> Result<(), CheckpointError> {
+    let named: HashSet<String> = named.kept().map(|(digest, _)| file_of(digest)).collect();
+    for name in chunks.names()? {
+        if name.ends_with(ENDING) && !named.contains(&name) {
+            chunks.remove(&name)?;
+        }
+    }
+    Ok(())
+}
+
+/// The manifest that a folder holds, with its digest.
+fn manifest_in(folder: &Folder) -> Result<Option<(Manifest, Digest)>, CheckpointError> {
+    let Some(bytes) = folder.read(MANIFEST, MANIFEST_BYTES)? else {
+        return Ok(None);
+    };
+    let manifest = Manifest::decode(&bytes).map_err(|what| folder.damaged(what))?;
+    Ok(Some((manifest, Digest::of(&bytes))))
+}
+
+/// Writes a checkpoint. Until [`Self::finish`] the folder holds the one before, if any, which is all there is where the writer is dropped.
+#[derive(Debug)]
+pub struct Writer {
+    folder: Folder,
+    chunks: Folder,
+    /// The one before; `None` where it cannot be read, and may be another release's.
+    before: Option<Manifest>,
+    manifest: Manifest,
+    written_bytes: u64,
+    is_finished: bool,
+}
+
+impl Writer {
+    /// Begins a checkpoint whose manifest has no contents yet.
+    pub fn begin(folder: Folder, manifest: Manifest) -> Result<Self, CheckpointError> {
+        let chunks = folder.inner(CHUNKS)?;
+        let before = manifest_in(&folder).ok();
+        let before = before.map(|before| before.map(|(before, _)| before).unwrap_or_default());
+        Ok(Self {
+            before,
+            folder,
+            chunks,
+            manifest,
+            written_bytes: 0,
+            is_finished: false,
+        })
+    }
+
+    /// Takes in contents.
+    pub fn put(
+        &mut self,
+        context: u64,
+        place: Place,
+        contents: &[u8],
+    ) -> Result<(), CheckpointError> {
+        let mut digests = Vec::with_capacity(contents.len().div_ceil(CHUNK_BYTES));
+        for chunk in contents.chunks(CHUNK_BYTES) {
+            digests.push(match is_zero(chunk) {
+                true => None,
+                false => Some(self.keep(chunk)?),
+            });
+        }
+        self.manifest.parts.push(Part {
+            context,
+            place,
+            size: contents.len() as u64,
+            chunks: digests,
+        });
+        Ok(())
+    }
+
+    fn keep(&mut self, chunk: &[u8]) -> Result<Digest, CheckpointError> {
+        let digest = Digest::of(chunk);
+        let name = file_of(digest);
+        // One that is there may be damaged.
+        let there = self.chunks.read(&name, CHUNK_BYTES).ok().flatten();
+        if there.is_none_or(|there| there != chunk) {
+            self.chunks.write(&name, chunk)?;
+            self.written_bytes += chunk.len() as u64;
+        }
+        Ok(digest)
+    }
+
+    /// Bytes that were written so far: chunks that were there already are not.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// The manifest so far.
+    pub fn manifest_mut(&mut self) -> &mut Manifest {
+        &mut self.manifest
+    }
+
+    /// Has the folder hold this checkpoint in place of the one before: the manifest's digest, by which a [`Reader`] knows it.
+    pub fn finish(mut self) -> Result<Digest, CheckpointError> {
+        self.chunks.sync()?;
+        let bytes = self.manifest.encode();
+        self.folder.write(MANIFEST, &bytes)?;
+        self.is_finished = true;
+        self.folder.sync()?;
+        // Chunks too many do no harm.
+        let _ = sweep(&self.chunks, &self.manifest);
+        Ok(Digest::of(&bytes))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let (false, Some(before)) = (self.is_finished, &self.before) {
+            let _ = sweep(&self.chunks, before);
+        }
+    }
+}
+
+/// Reads a checkpoint.
+#[derive(Debug)]
+pub struct Reader {
+    folder: Folder,
+    chunks: Folder,
+    manifest: Manifest,
+}
+
+impl Reader {
+    /// Opens the checkpoint that was written with this digest.
+    pub fn open(folder: Folder, digest: Digest) -> Result<Self, CheckpointError> {
+        let found = manifest_in(&folder)?;
+        let (manifest, found) = found.ok_or_else(|| folder.damaged("it has no manifest".into()))?;
+        if found != digest {
+            return Err(folder.damaged("the manifest is not the one that the program wrote".into()));
+        }
+        Ok(Self {
+            chunks: folder.inner(CHUNKS)?,
+            folder,
+            manifest,
+        })
+    }
+
+    /// The manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Reads all chunks: afterwards each was there, and as it was written.
+    pub fn verify(&self) -> Result<(), CheckpointError> {
+        let mut seen = HashSet::new();
+        for (digest, size) in self.manifest.kept() {
+            if seen.insert(digest) {
+                self.chunk(digest, size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The contents of a part; `None` where all are zeros.
+    pub fn contents(&self, part: &Part) -> Result<Option<Vec<u8>>, CheckpointError> {
+        if part.chunks.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let mut contents = Vec::with_capacity(part.size as usize);
+        for (digest, size) in part.chunk_sizes() {
+            match digest {
+                Some(digest) => contents.extend(self.chunk(digest, size)?),
+                None => contents.resize(contents.len() + size, 0),
+            }
+        }
+        Ok(Some(contents))
+    }
+
+    fn chunk(&self, digest: Digest, size: usize) -> Result<Vec<u8>, CheckpointError> {
+        let damaged = |fault: &str| {
+            self.folder
+                .damaged(format!("{CHUNKS}/{} {fault}", file_of(digest)))
+        };
+        let chunk = self.chunks.read(&file_of(digest), CHUNK_BYTES)?;
+        let chunk = chunk.ok_or_else(|| damaged("is missing"))?;
+        if chunk.len() != size {
+            return Err(damaged(&format!(
+                "has {} bytes in place of {size}",
+                chunk.len()
+            )));
+        }
+        match Digest::of(&chunk) == digest {
+            true => Ok(chunk),
+            false => Err(damaged("has other contents than its name says")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn place() -> (TempDir, PathBuf) {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("held");
+        Folder::make(&path).unwrap();
+        (place, path)
+    }
+
+    /// Writes a checkpoint with these parts: its digest, and the bytes that were written.
+    fn write(path: &Path, parts: &[Vec<u8>]) -> (Digest, u64) {
+        let manifest = Manifest::new("train".into(), "gpu1".into(), Vec::new());
+        let mut writer = Writer::begin(Folder::open(path).unwrap(), manifest).unwrap();
+        for (address, part) in (0..).zip(parts) {
+            writer.put(1, Place::Memory { address }, part).unwrap();
+        }
+        let written = writer.written_bytes();
+        (writer.finish().unwrap(), written)
+    }
+
+    fn open(path: &Path, digest: Digest) -> Reader {
+        Reader::open(Folder::open(path).unwrap(), digest).unwrap()
+    }
+
+    fn contents(path: &Path, digest: Digest) -> Vec<Option<Vec<u8>>> {
+        let reader = open(path, digest);
+        reader.verify().unwrap();
+        let parts = reader.manifest().parts.iter();
+        parts.map(|part| reader.contents(part).unwrap()).collect()
+    }
+
+    /// Files of chunks.
+    fn files(path: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(path.join(CHUNKS)).unwrap();
+        let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files
+    }
+
+    /// Contents without equal chunks.
+    fn counted(size: usize, seed: u32) -> Vec<u8> {
+        let word = |at: usize| (at as u32 ^ seed).wrapping_mul(2_654_435_761).to_le_bytes();
+        (0..size / 4).flat_map(word).collect()
+    }
+
+    #[test]
+    fn contents_come_back() {
+        let (_place, path) = place();
+        let parts = [
+            counted(CHUNK_BYTES + 4096, 1),
+            vec![7],
+            counted(2 * CHUNK_BYTES, 2),
+        ];
+        let (digest, _) = write(&path, &parts);
+        assert_eq!(contents(&path, digest), parts.map(Some));
+    }
+
+    #[test]
+    fn zeros_are_not_kept() {
+        let (_place, path) = place();
+        let mixed = [vec![0; CHUNK_BYTES], counted(4096, 1)].concat();
+        let (digest, written) = write(&path, &[vec![0; 9 << 20], mixed.clone()]);
+        assert_eq!((files(&path).len(), written), (1, 4096));
+        assert_eq!(contents(&path, digest), [None, Some(mixed)]);
+    }
+
+    #[test]
+    fn later_checkpoint_writes_only_changes() {
+        let (_place, path) = place();
+        let mut parts = [counted(2 * CHUNK_BYTES, 1), counted(CHUNK_BYTES, 2)];
+        let (first, written) = write(&path, &parts);
+        assert_eq!((written, files(&path).len()), (3 * CHUNK_BYTES as u64, 3));
+        parts[0][CHUNK_BYTES] ^= 1;
+        let (second, written) = write(&path, &parts);
+        // The chunk that was replaced is gone.
+        assert_eq!((written, files(&path).len()), (CHUNK_BYTES as u64, 3));
+        assert_eq!(contents(&path, second), parts.map(Some));
+        let old = Reader::open(Folder::open(&path).unwrap(), first);
+        assert!(old.unwrap_err().to_string().contains("not the one"));
+    }
+
+    #[test]
+    fn unfinished_checkpoint_leaves_the_last_one() {
+        let (_place, path) = place();
+        let parts = [counted(CHUNK_BYTES, 1)];
+        let (digest, _) = write(&path, &parts);
+        let manifest = Manifest::new("train".into(), "gpu1".into(), Vec::new());
+        let mut writer = Writer::begin(Folder::open(&path).unwrap(), manifest).unwrap();
+        let place = Place::Memory { address: 0 };
+        writer.put(1, place, &counted(4096, 9)).unwrap();
+        drop(writer);
+        assert_eq!(files(&path).len(), 1);
+        assert_eq!(contents(&path, digest), parts.map(Some));
+    }
+
+    #[test]
+    fn damaged_chunks_are_refused_by_name() {
+        let (_place, path) = place();
+        let (digest, _) = write(&path, &[counted(4096, 1)]);
+        let file = files(&path).remove(0);
+        let whole = std::fs::read(&file).unwrap();
+        let mut flipped = whole.clone();
+        flipped[100] ^= 4;
+        let longer = [&whole[..], &[0]].concat();
+        for (damaged, fault) in [
+            (&flipped[..], "other contents"),
+            (&whole[..4095], "4095 bytes in place of 4096"),
+            (&longer, "4097 bytes"),
+        ] {
+            std::fs::write(&file, damaged).unwrap();
+            let refused = open(&path, digest).verify().unwrap_err().to_string();
+            assert!(refused.contains(fault), "{refused}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        let refused = open(&path, digest).verify().unwrap_err().to_string();
+        assert!(refused.contains("is missing"), "{refused}");
+        // The next checkpoint mends it.
+        write(&path, &[counted(4096, 1)]);
+        open(&path, digest).verify().unwrap();
+    }
+
+    #[test]
+    fn changed_manifest_is_refused() {
+        let (_place, path) = place();
+        let (digest, _) = write(&path, &[counted(4096, 1)]);
+        let file = path.join(MANIFEST);
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace("train", "other")).unwrap();
+        let refused = Reader::open(Folder::open(&path).unwrap(), digest);
+        assert!(refused.unwrap_err().to_string().contains("not the one"));
+        std::fs::remove_file(&file).unwrap();
+        let refused = Reader::open(Folder::open(&path).unwrap(), digest);
+        assert!(refused.unwrap_err().to_string().contains("no manifest"));
+    }
+}
