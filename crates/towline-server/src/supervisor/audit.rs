@@ -58,6 +58,21 @@ pub(super) enum Event<'a> {
         by_pid: u32,
         by_address: &'a str,
     },
+    /// A client has asked for a checkpoint of a session.
+    SessionCheckpointed {
+        session: u64,
+        /// The session's.
+        tenant: &'a str,
+        /// On the machine of the session's client.
+        folder: &'a str,
+        /// The reason why it goes on without.
+        failure: Option<&'a str>,
+        by_tenant: &'a str,
+        /// As the client gave it.
+        by_host: &'a str,
+        by_pid: u32,
+        by_address: &'a str,
+    },
     /// A client has asked for a session to move.
     SessionMigrated {
         session: u64,

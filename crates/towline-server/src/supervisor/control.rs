@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use towline_transport::{Address, Connection, Registry, TransportError, recv_exact, tls};
 use towline_wire::control::{
-    AttachPreamble, Channel, ConnectionKind, ControlError, CudaDevices, Devices, HandshakeError,
-    Hello, KillSession, LaneKey, LeaseChanged, LeaseGiven, Message, MessageBuffer, MigrateSession,
-    NONCE_BYTES, Purpose, Reject, RejectCode, ResumeSession, SHOWN_NAME, ServerDrains,
-    ServerHandshake, ServerLimit, ServerProgress, SessionEnded, SessionGrant, SessionKilled,
-    SessionMigrated, SessionResumed, Status, TICKET_BYTES, Tenants as _, Ticket, labels, limits,
-    printable,
+    AttachPreamble, Channel, CheckpointSession, ConnectionKind, ControlError, CudaDevices, Devices,
+    HandshakeError, Hello, KillSession, LaneKey, LeaseChanged, LeaseGiven, Message, MessageBuffer,
+    MigrateSession, NONCE_BYTES, Purpose, Reject, RejectCode, ResumeSession, SHOWN_NAME, SHOWN_TEXT,
+    ServerDrains, ServerHandshake, ServerLimit, ServerProgress, SessionCheckpointed, SessionEnded,
+    SessionGrant, SessionKilled, SessionMigrated, SessionResumed, Status, TICKET_BYTES,
+    Tenants as _, Ticket, labels, limits, printable,
 };
 
 use super::accept::UnprovenGuard;
@@ -24,7 +24,7 @@ use super::deadline::{Deadline, Deadlines};
 use super::devices::{self, Snapshots};
 use super::ending::{Cause, Ending};
 use super::lease;
-use super::migration::{self, Migration};
+use super::migration::{self, Migration, Wish};
 use super::monitor::Asker;
 use super::peer::{self, Peering};
 use super::pool::WorkerPool;
@@ -523,7 +523,7 @@ fn run_session(
             peering: Peering::default(),
             killed: OnceLock::new(),
             migration: Migration::default(),
-            moved: OnceLock::new(),
+            departure: OnceLock::new(),
             hello,
             tenant,
         }),
@@ -582,8 +582,8 @@ fn run_session(
         group.remove();
     }
     let ending = lock(&end).take();
-    let cause = match (&ending, &result) {
-        _ if session.moved.get().is_some() => Cause::Moved,
+    let departure = session.departure.get();
+    let cause = match (departure.or(ending.as_ref()), &result) {
         (Some(ending), _) => ending.cause,
         (None, _) if session.killed.get().is_some() => Cause::Killed,
         (None, _) if session.tenant.is_revoked() => Cause::Revoked,
@@ -601,8 +601,8 @@ fn run_session(
     if let Some(audit) = &shared.audit {
         let fault = result.as_ref().err().map(Fault::to_string);
         let tenant = &session.tenant;
-        let [killed, moved] =
-            [&session.killed, &session.moved].map(|reason| reason.get().map(String::as_str));
+        let killed = session.killed.get().map(String::as_str);
+        let departed = departure.map(|departure| departure.reason.as_str());
         let revoked = tenant.is_revoked().then(|| tenant.revocation());
         audit.tell(&Event::SessionEnded {
             session: id,
@@ -616,7 +616,7 @@ fn run_session(
             device_memory_peak: statistics.device_memory_peak,
             device_seconds: statistics.device_time_us as f64 / 1e6,
             crashed: cause == Cause::Crash,
-            reason: moved
+            reason: departed
                 .or(ending.as_ref().map(|ending| ending.reason.as_str()))
                 .or(killed)
                 .or(revoked.as_deref())
@@ -764,16 +764,23 @@ fn serve_link(
                 control.send(&answer.encode())?;
             }
             Message::PeerConnect(request) => peer::connect(session, request, shared)?,
-            Message::SessionMigrated(answer) => {
-                let unasked = || HandshakeError::Unexpected {
-                    message: "SessionMigrated",
+            message @ (Message::SessionMigrated(_) | Message::SessionCheckpointed(_)) => {
+                let unasked = HandshakeError::Unexpected {
+                    message: message.name(),
                 };
-                let moved = session.migration.answered(answer.outcome);
-                if let Some(to) = moved.map_err(|()| unasked())? {
-                    let reason = format!("the session moved to {to}");
-                    log::info!("session {}: {reason}", session.id);
-                    control.end(Some(&reason));
-                    let _ = session.moved.set(reason);
+                let answered = match message {
+                    Message::SessionCheckpointed(SessionCheckpointed { outcome, .. }) => {
+                        session.migration.answered(true, outcome)
+                    }
+                    Message::SessionMigrated(SessionMigrated { outcome, .. }) => {
+                        session.migration.answered(false, outcome)
+                    }
+                    _ => Err(()),
+                };
+                if let Some(ending) = answered.map_err(|()| unasked)? {
+                    log::info!("session {}: {}", session.id, ending.reason);
+                    control.end(Some(&ending.reason));
+                    let _ = session.departure.set(ending);
                     return Ok(());
                 }
             }
@@ -886,6 +893,18 @@ fn answer_alone(
             control.send(&Message::SessionMigrated(answer).encode())?;
             Ok(())
         }
+        Message::CheckpointSession(request) => {
+            let session_id = request.session_id;
+            let alive = control.say_alive();
+            let outcome = checkpoint(request, client, &control.peer(), shared);
+            drop(alive);
+            let answer = SessionCheckpointed {
+                session_id,
+                outcome,
+            };
+            control.send(&Message::SessionCheckpointed(answer).encode())?;
+            Ok(())
+        }
         Message::DrainServer => {
             let outcome = match client.tenant.is_admin() {
                 true => {
@@ -945,16 +964,50 @@ fn migrate(
     let session = session_of(id, by, "move", shared)?;
     let host = &by.hello.hostname;
     log::info!("session {id}: to move to {to}: `towline migrate` on {host}, from {address}");
-    let outcome = migration::migrate(&session, &to, shared);
-    match &outcome {
-        Ok(()) => {}
-        Err(reason) => log::warn!("session {id}: it stays: {reason}"),
+    let outcome = migration::send_away(&session, &Wish::Move(to.clone()), shared);
+    if let Err(reason) = &outcome {
+        log::warn!("session {id}: it stays: {reason}");
     }
     if let Some(audit) = &shared.audit {
         audit.tell(&Event::SessionMigrated {
             session: id,
             tenant: session.tenant.name(),
             to: &to,
+            failure: outcome.as_ref().err().map(String::as_str),
+            by_tenant: by.tenant.name(),
+            by_host: host,
+            by_pid: by.hello.pid,
+            by_address: address,
+        });
+    }
+    outcome
+}
+
+/// Has a session write a checkpoint and leave, on request; in the error, why it goes on.
+fn checkpoint(
+    request: CheckpointSession,
+    by: &Client,
+    address: &str,
+    shared: &Shared,
+) -> Result<(), String> {
+    let CheckpointSession {
+        session_id: id,
+        folder,
+    } = request;
+    let session = session_of(id, by, "checkpoint", shared)?;
+    let (host, shown) = (&by.hello.hostname, printable(&folder, SHOWN_TEXT));
+    log::info!(
+        "session {id}: to write a checkpoint into {shown}: `towline checkpoint` on {host}, from {address}"
+    );
+    let outcome = migration::send_away(&session, &Wish::Checkpoint(folder), shared);
+    if let Err(reason) = &outcome {
+        log::warn!("session {id}: it goes on, without a checkpoint: {reason}");
+    }
+    if let Some(audit) = &shared.audit {
+        audit.tell(&Event::SessionCheckpointed {
+            session: id,
+            tenant: session.tenant.name(),
+            folder: &shown,
             failure: outcome.as_ref().err().map(String::as_str),
             by_tenant: by.tenant.name(),
             by_host: host,

@@ -12,6 +12,8 @@ pub(super) struct Ending {
 /// Causes of a session's end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Cause {
+    /// Its client has written a checkpoint.
+    Checkpoint,
     /// Its client, in order.
     Client,
     /// The worker process died.
@@ -38,7 +40,8 @@ pub(super) enum Cause {
 
 impl Cause {
     /// All of them, in their order.
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
+        Self::Checkpoint,
         Self::Client,
         Self::Crash,
         Self::Error,
@@ -55,6 +58,7 @@ impl Cause {
     /// Its name in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Checkpoint => "checkpoint",
             Self::Client => "client",
             Self::Crash => "crash",
             Self::Error => "error",

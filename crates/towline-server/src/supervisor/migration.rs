@@ -1,18 +1,55 @@
-//! Sessions that leave for another server. The client moves its session, since it keeps what a session is made of; this server asks it to,
-//! waits for the answer, and ends what the client has left.
+//! Sessions that leave for another server, or for a checkpoint. The client does it, since it keeps what a session is made of; this server asks
+//! it to, waits for the answer, and ends what the client has left.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use towline_transport::{Address, TransportError};
-use towline_wire::control::{Message, MigrateSession, SHOWN_TEXT, limits, printable};
+use towline_wire::control::{
+    CheckpointSession, Message, MigrateSession, SHOWN_TEXT, limits, printable,
+};
 
 use super::control::KILL_LIMIT;
+use super::ending::{Cause, Ending};
 use super::session::Session;
 use super::{Shared, lock};
 
 /// Longest time that a client may take: the contents of the largest devices over a link of 1 Gbit/s.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// A wish that a session leaves.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Wish {
+    /// For a folder on its client's machine.
+    Checkpoint(String),
+    /// For the server at an address.
+    Move(String),
+}
+
+impl Wish {
+    /// The end of a session that has left so.
+    fn ending(&self) -> Ending {
+        match self {
+            Self::Checkpoint(folder) => Ending {
+                reason: format!("the session was checkpointed in {folder}"),
+                cause: Cause::Checkpoint,
+            },
+            Self::Move(to) => Ending {
+                reason: format!("the session moved to {to}"),
+                cause: Cause::Moved,
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Wish {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Checkpoint(folder) => write!(to, "write a checkpoint into {folder}"),
+            Self::Move(server) => write!(to, "move to {server}"),
+        }
+    }
+}
 
 /// State of a session that may be asked to leave.
 #[derive(Default)]
@@ -23,14 +60,26 @@ pub(super) struct Migration {
 
 #[derive(Default)]
 struct State {
-    /// The address of the server that it is asked to go to.
-    asked: Option<String>,
+    /// The wish that it is asked to fulfil.
+    asked: Option<Wish>,
     /// Counts the answers.
     answers: u64,
     /// The last one.
     outcome: Option<Result<(), String>>,
     /// The session has ended.
     over: bool,
+}
+
+/// The reason why a text cannot be the path of a folder. The client looks whether it may write there.
+fn check_folder(folder: &str) -> Result<(), String> {
+    let is_path = folder.starts_with('/') && !folder.chars().any(char::is_control);
+    match is_path && folder.len() <= limits::PATH_BYTES {
+        true => Ok(()),
+        false => Err(format!(
+            "the folder is no absolute path of at most {} bytes",
+            limits::PATH_BYTES
+        )),
+    }
 }
 
 /// The reason why an address cannot be that of a server.
@@ -45,16 +94,19 @@ pub(super) fn check_address(to: &str) -> Result<(), String> {
     parsed.map(drop).map_err(|error| error.to_string())
 }
 
-/// Has the client of a session move it, and returns when its place is free; in the error, why it is where it was.
-pub(super) fn migrate(session: &Session, to: &str, shared: &Shared) -> Result<(), String> {
-    check_address(to)?;
+/// Has the client of a session take it away, and returns when its place is free; in the error, why it is where it was.
+pub(super) fn send_away(session: &Session, wish: &Wish, shared: &Shared) -> Result<(), String> {
+    match wish {
+        Wish::Checkpoint(folder) => check_folder(folder)?,
+        Wish::Move(to) => check_address(to)?,
+    }
     let is_away = session.control.away().is_some();
     let ask = || session.migration.repeat(session);
-    session.migration.ask(to, is_away, ask)?;
+    session.migration.ask(wish, is_away, ask)?;
     // Its remains here are of no use to anyone.
     if !shared.sessions.wait_gone(session.id, KILL_LIMIT) {
         log::warn!(
-            "session {}: it has moved, but its worker has not ended within {} s",
+            "session {}: it has left, but its worker has not ended within {} s",
             session.id,
             KILL_LIMIT.as_secs()
         );
@@ -66,7 +118,7 @@ impl Migration {
     /// Asks the client by `send` where nobody has yet, unless it is cut off, and waits for its answer.
     fn ask(
         &self,
-        to: &str,
+        wish: &Wish,
         is_away: bool,
         send: impl FnOnce() -> Result<(), TransportError>,
     ) -> Result<(), String> {
@@ -77,13 +129,13 @@ impl Migration {
             return Err("the session has ended".into());
         }
         match &state.asked {
-            Some(other) if other == to => {}
-            Some(other) => return Err(format!("the session is about to move to {other}")),
+            Some(other) if other == wish => {}
+            Some(other) => return Err(format!("the session is about to {other}")),
             None if is_away => {
                 return Err("its client is cut off: try again when it is back".into());
             }
             None => {
-                state.asked = Some(to.to_owned());
+                state.asked = Some(wish.clone());
                 drop(state);
                 if let Err(error) = send() {
                     lock(&self.state).asked = None;
@@ -106,34 +158,43 @@ impl Migration {
         }
         match &state.outcome {
             Some(outcome) if state.answers > before => outcome.clone(),
-            _ => Err("the session has ended before its client said whether it moved".into()),
+            _ => Err("the session has ended before its client said whether it left".into()),
         }
     }
 
     /// Asks the client, again after each cut of its connection.
     pub(super) fn repeat(&self, session: &Session) -> Result<(), TransportError> {
-        let Some(to) = lock(&self.state).asked.clone() else {
+        let Some(wish) = lock(&self.state).asked.clone() else {
             return Ok(());
         };
-        let request = MigrateSession {
-            session_id: session.id,
-            to,
+        let session_id = session.id;
+        let message = match wish {
+            Wish::Checkpoint(folder) => {
+                Message::CheckpointSession(CheckpointSession { session_id, folder })
+            }
+            Wish::Move(to) => Message::MigrateSession(MigrateSession { session_id, to }),
         };
-        let message = Message::MigrateSession(request).encode();
-        session.control.send(&message)
+        session.control.send(&message.encode())
     }
 
-    /// Takes the client's answer: the address of the server where the session is now, if it has moved. Nobody may have asked.
-    pub(super) fn answered(&self, outcome: Result<(), String>) -> Result<Option<String>, ()> {
+    /// Takes the client's answer to a move, or to a checkpoint: the session's end, if it has left. Nobody may have asked.
+    pub(super) fn answered(
+        &self,
+        is_checkpoint: bool,
+        outcome: Result<(), String>,
+    ) -> Result<Option<Ending>, ()> {
         let mut state = lock(&self.state);
-        let to = state.asked.take().ok_or(())?;
+        let wish = state.asked.take().ok_or(())?;
+        if matches!(wish, Wish::Checkpoint(_)) != is_checkpoint {
+            return Err(());
+        }
         let outcome = outcome.map_err(|reason| printable(&reason, SHOWN_TEXT));
-        let moved = outcome.is_ok().then_some(to);
+        let ending = outcome.is_ok().then(|| wish.ending());
         state.answers += 1;
         state.outcome = Some(outcome);
         drop(state);
         self.changed.notify_all();
-        Ok(moved)
+        Ok(ending)
     }
 
     /// The session has ended: nobody answers any more.
@@ -147,14 +208,17 @@ impl Migration {
 mod tests {
     use super::*;
 
+    fn to_gpu2() -> Wish {
+        Wish::Move("tcp://gpu2:7140".into())
+    }
+
     #[test]
     fn answer_that_comes_at_once_is_heard() {
         let migration = Migration::default();
         for reason in ["it has pipes", "it has pipes still"] {
-            let outcome = migration.ask("tcp://gpu2:7140", false, || {
-                migration
-                    .answered(Err(reason.into()))
-                    .expect("it was asked");
+            let outcome = migration.ask(&to_gpu2(), false, || {
+                let answered = migration.answered(false, Err(reason.into()));
+                assert!(matches!(answered, Ok(None)), "it was asked");
                 Ok(())
             });
             assert_eq!(outcome, Err(reason.into()));
@@ -164,18 +228,37 @@ mod tests {
     #[test]
     fn client_that_cannot_be_asked_is_asked_again() {
         let migration = Migration::default();
-        let to = "tcp://gpu2:7140";
-        let away = migration.ask(to, true, || unreachable!("it is cut off"));
+        let to = to_gpu2();
+        let away = migration.ask(&to, true, || unreachable!("it is cut off"));
         assert!(away.is_err_and(|reason| reason.contains("cut off")));
-        let failed = migration.ask(to, false, || {
+        let failed = migration.ask(&to, false, || {
             let peer = "here".into();
             Err(TransportError::Closed { peer })
         });
         assert!(failed.is_err_and(|reason| reason.contains("cannot be asked")));
-        let moved = migration.ask(to, false, || {
-            assert_eq!(migration.answered(Ok(())), Ok(Some(to.into())));
+        let moved = migration.ask(&to, false, || {
+            let answered = migration.answered(false, Ok(()));
+            let ending = answered.expect("it was asked").expect("it has left");
+            assert_eq!(ending.reason, "the session moved to tcp://gpu2:7140");
             Ok(())
         });
         assert_eq!(moved, Ok(()));
+    }
+
+    #[test]
+    fn answer_to_another_wish_is_refused() {
+        let migration = Migration::default();
+        let folder = Wish::Checkpoint("/held".into());
+        lock(&migration.state).asked = Some(folder);
+        assert!(migration.answered(false, Ok(())).is_err());
+    }
+
+    #[test]
+    fn folder_is_an_absolute_path() {
+        assert_eq!(check_folder("/home/anna/held"), Ok(()));
+        let long = format!("/{}", "a".repeat(limits::PATH_BYTES));
+        for folder in ["held", "", "/a\nb", &long] {
+            assert!(check_folder(folder).is_err(), "{folder:?}");
+        }
     }
 }

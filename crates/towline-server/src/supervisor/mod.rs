@@ -93,6 +93,7 @@ use self::kernels::KernelStores;
 pub use self::lease::{LeaseChange, LeaseChooser, LeaseStore};
 pub use self::metrics::MetricsConfig;
 use self::metrics::{Metrics, TimingFamilies};
+use self::migration::{Wish, send_away};
 use self::monitor::Monitor;
 use self::peer::PeerTickets;
 use self::pool::{PoolKind, WorkerPool};
@@ -562,9 +563,10 @@ impl Supervisor {
     /// Asks the clients of all sessions to move them to the server at `to`. They do so while this returns; the log says which stayed.
     pub fn migrate_all(&self, to: &Address) {
         for session in self.shared.sessions.all() {
-            let (id, to, shared) = (session.id, to.to_string(), Arc::clone(&self.shared));
+            let (id, shared) = (session.id, Arc::clone(&self.shared));
+            let wish = Wish::Move(to.to_string());
             let work = move || {
-                if let Err(reason) = migration::migrate(&session, &to, &shared) {
+                if let Err(reason) = send_away(&session, &wish, &shared) {
                     log::warn!("session {}: it stays: {reason}", session.id);
                 }
             };

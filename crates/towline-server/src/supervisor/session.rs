@@ -13,6 +13,7 @@ use towline_wire::control::{
 use super::cgroup::{Controller, Group};
 use super::control::{ControlConnection, KILL_LIMIT};
 use super::deadline::Deadline;
+use super::ending::Ending;
 use super::job::Job;
 use super::migration::Migration;
 use super::peer::Peering;
@@ -76,8 +77,8 @@ pub(super) struct Session {
     /// Why, where someone has ended it on request.
     pub(super) killed: OnceLock<String>,
     pub(super) migration: Migration,
-    /// That it has moved, and where to.
-    pub(super) moved: OnceLock<String>,
+    /// That it has left, for another server or a checkpoint.
+    pub(super) departure: OnceLock<Ending>,
 }
 
 /// The account of a session's lanes.

@@ -38,10 +38,10 @@ use towline_transport::{
     Address, ConnectOptions, Connection, Registry, TransportError, recv_exact, recv_exact_within,
 };
 use towline_wire::control::{
-    AttachPreamble, Channel, ClientHandshake, ClientProgress, HandshakeError, Hello, KillSession,
+    AttachPreamble, Channel, CheckpointSession, ClientHandshake, ClientProgress, HandshakeError, Hello, KillSession,
     LaneEnd, LaneKey, Message, MessageBuffer, MigrateSession, NvmlQuestions, PEER_CHALLENGE_BYTES,
     PEER_HELLO_BYTES, PeerConnect, PeerConnector, PeerOffer, Purpose, Question, Reject, RejectCode,
-    ResumeSession, ServerIdentity, SessionLimits, SessionMigrated, Status, TICKET_BYTES, Ticket,
+    ResumeSession, ServerIdentity, SessionCheckpointed, SessionLimits, SessionMigrated, Status, TICKET_BYTES, Ticket,
     Token, VersionRange, Welcome, labels, limits,
 };
 use towline_wire::nvml::{
@@ -138,6 +138,8 @@ fn tests() -> Vec<Trial> {
             session_that_has_moved_is_ended_and_audited,
             session_that_stays_goes_on,
             two_requests_for_one_move_are_one,
+            checkpointed_session_is_ended_and_audited,
+            tenants_checkpoint_their_own_sessions,
             client_that_leaves_unasked_breaks_the_protocol,
             session_that_ends_before_it_moves_is_told,
             tenants_move_their_own_sessions_and_admins_drain,

@@ -1,4 +1,4 @@
-//! Sessions whose clients are asked to move them.
+//! Sessions whose clients are asked to move them, or to write a checkpoint.
 
 use super::*;
 
@@ -27,6 +27,31 @@ impl Client {
     fn asked(&mut self) -> String {
         match self.message() {
             Some(Message::MigrateSession(request)) => request.to,
+            other => panic!("not asked: {other:?}"),
+        }
+    }
+
+    fn ask_for_checkpoint(&self, session_id: u64, folder: &str) {
+        let folder = folder.to_owned();
+        let request = CheckpointSession { session_id, folder };
+        self.send(&Message::CheckpointSession(request).encode());
+    }
+
+    /// The answer to [`Self::ask_for_checkpoint`].
+    fn checkpointed(&mut self) -> Result<(), String> {
+        loop {
+            match self.message() {
+                Some(Message::Alive) => {}
+                Some(Message::SessionCheckpointed(answer)) => return answer.outcome,
+                other => panic!("not an outcome: {other:?}"),
+            }
+        }
+    }
+
+    /// The folder that a session's client is asked to write a checkpoint into.
+    fn asked_for_checkpoint(&mut self) -> String {
+        match self.message() {
+            Some(Message::CheckpointSession(request)) => request.folder,
             other => panic!("not asked: {other:?}"),
         }
     }
@@ -113,6 +138,59 @@ pub(super) fn two_requests_for_one_move_are_one() -> Result<(), Failed> {
     for asking in &mut asking[..2] {
         assert_eq!(asking.migrated(), Err("no room".into()));
     }
+    Ok(())
+}
+
+pub(super) fn checkpointed_session_is_ended_and_audited() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("audit");
+    let server = serve(SupervisorConfig {
+        audit_log: Some(path.clone()),
+        ..config("echo")
+    });
+    let mut session = Client::session(&server.address);
+    assert!(session.lane(0, 1).echoes());
+    let mut asking = [(); 3].map(|()| Client::query(&server.address));
+    asking[0].ask_for_checkpoint(1, "/held");
+    assert_eq!(session.asked_for_checkpoint(), "/held");
+    // One that is under way takes no other wish.
+    asking[1].ask_for_checkpoint(1, "/elsewhere");
+    let other = asking[1].checkpointed().expect_err("it is under way");
+    assert!(other.contains("about to write a checkpoint into /held"), "{other}");
+    asking[2].ask_to_migrate(1, ELSEWHERE);
+    assert!(asking[2].migrated().is_err());
+    let answer = SessionCheckpointed {
+        session_id: 1,
+        outcome: Ok(()),
+    };
+    session.send(&Message::SessionCheckpointed(answer).encode());
+    let Some(Message::SessionEnded(ended)) = session.message() else {
+        panic!("not told")
+    };
+    assert_eq!(ended.reason, "the session was checkpointed in /held");
+    assert_eq!(asking[0].checkpointed(), Ok(()));
+    assert!(asking[0].status().sessions.is_empty());
+    let audit = std::fs::read_to_string(&path)?;
+    assert!(audit.contains("session_checkpointed"), "{audit}");
+    Ok(())
+}
+
+pub(super) fn tenants_checkpoint_their_own_sessions() -> Result<(), Failed> {
+    let server = serve(with_tenants("echo"));
+    let mut session = join_as("anna", Purpose::Session, &server)?;
+    assert!(session.lane(0, 1).echoes());
+    let mut bert = join_as("bert", Purpose::Query, &server)?;
+    bert.ask_for_checkpoint(1, "/held");
+    let foreign = bert.checkpointed().expect_err("it is anna's");
+    bert.ask_for_checkpoint(9, "/held");
+    let missing = bert.checkpointed().expect_err("there is none");
+    assert_eq!(foreign.replace('1', "9"), missing);
+    let mut anna = join_as("anna", Purpose::Query, &server)?;
+    anna.ask_for_checkpoint(1, "held");
+    let relative = anna.checkpointed().expect_err("it is no absolute path");
+    assert!(relative.contains("no absolute path"), "{relative}");
+    anna.ask_for_checkpoint(1, "/held");
+    assert_eq!(session.asked_for_checkpoint(), "/held");
     Ok(())
 }
 
