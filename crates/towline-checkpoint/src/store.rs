@@ -1,6 +1,7 @@
 //! Writes and reads the chunks of a checkpoint.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use crate::manifest::{CHUNK_BYTES, Digest, MANIFEST_BYTES, Manifest, Part, Place};
 use crate::{CheckpointError, Folder};
@@ -160,6 +161,11 @@ impl Reader {
         })
     }
 
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -213,7 +219,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use std::path::{Path, PathBuf};
+    use std::path::PathBuf;
 
     use tempfile::TempDir;
 

@@ -1,9 +1,13 @@
-//! The reasons why a session does not move.
+//! The reasons why a session does not move, or has no checkpoint.
 
 /// Why a session stayed where it was.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RebuildError {
+    /// The checkpoint cannot be written or used.
+    #[cfg(unix)]
+    #[error(transparent)]
+    Checkpoint(#[from] towline_checkpoint::CheckpointError),
     /// Something is still going on.
     #[error("the session is not idle: {0}")]
     Busy(&'static str),

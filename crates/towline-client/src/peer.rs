@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use towline_transport::{Address, Connection, TransportError};
 use towline_wire::control::{
-    Message, MigrateSession, PeerConnect, PeerOffer, SHOWN_NAME, SessionMigrated, printable,
+    CheckpointSession, Message, MigrateSession, PeerConnect, PeerOffer, SHOWN_NAME,
+    SessionCheckpointed, SessionMigrated, printable,
 };
 
 use crate::opencl::Remote;
@@ -25,9 +26,17 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 /// Told the lane between two servers, or that there is none.
 type Then = Box<dyn FnOnce(Option<Arc<PeerLane>>) + Send>;
 
-/// Moves a session to the server at an address, as the server that it leaves wishes; it tells that server by [`Control::leave`]. In the error,
-/// why it stays.
-type Mover = Arc<dyn Fn(&Address, &Control) -> Result<(), String> + Send + Sync>;
+/// A server's wish that a session leaves it.
+#[derive(Debug, Clone)]
+pub(crate) enum Wish {
+    /// For a folder of this machine.
+    Checkpoint(String),
+    /// For the server at an address.
+    Move(String),
+}
+
+/// Takes a session away, as the server that it leaves wishes; it tells that server by [`Control::leave`]. In the error, why it stays.
+type Mover = Arc<dyn Fn(Wish, &Control) -> Result<(), String> + Send + Sync>;
 
 /// Longest time for the server that a session leaves to say that it has heard so.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
@@ -40,8 +49,8 @@ const SETUP_LIMIT: Duration = Duration::from_secs(5);
 struct Moving {
     /// None where it cannot move.
     mover: Option<Mover>,
-    /// The server's number of the session, while it moves.
-    session: Option<u64>,
+    /// The server's number of the session, and its wish, while it moves.
+    session: Option<(u64, Wish)>,
     /// It is with another server.
     has_left: bool,
 }
@@ -61,11 +70,21 @@ pub(crate) struct Control {
 }
 
 struct Answers {
-    /// Where to ask; sending happens under the same lock.
-    connection: Arc<dyn Connection>,
+    /// Where to ask; sending happens under the same lock. `None` once the session is over: not even a descriptor is left.
+    connection: Option<Arc<dyn Connection>>,
     /// By lane.
     waiting: HashMap<u64, Sender<Message>>,
     ended: bool,
+}
+
+impl Answers {
+    fn send(&self, message: &[u8]) -> Result<(), TransportError> {
+        let connection = self.connection.as_ref();
+        let connection = connection.ok_or_else(|| TransportError::Closed {
+            peer: "the server".into(),
+        })?;
+        connection.send(&[IoSlice::new(message)])
+    }
 }
 
 /// A connection between the workers of two sessions.
@@ -114,7 +133,7 @@ impl Control {
             // What does not parse can be the address of no server of ours.
             peers: peers.iter().filter_map(|peer| peer.parse().ok()).collect(),
             answers: Mutex::new(Answers {
-                connection,
+                connection: Some(connection),
                 waiting: HashMap::new(),
                 ended: false,
             }),
@@ -126,7 +145,7 @@ impl Control {
     /// The session goes on over another connection. What was asked on the one before is not answered any more.
     pub(crate) fn goes_on(&self, connection: Arc<dyn Connection>) {
         let mut answers = lock(&self.answers);
-        answers.connection = connection;
+        answers.connection = Some(connection);
         answers.waiting.clear();
     }
 
@@ -135,7 +154,12 @@ impl Control {
         let lane = match &message {
             Message::PeerTicket(answer) => answer.lane,
             Message::PeerConnected(answer) => answer.lane,
-            Message::MigrateSession(request) => return self.begin_move(request),
+            Message::MigrateSession(MigrateSession { session_id, to }) => {
+                return self.begin_move(*session_id, Wish::Move(printable(to, SHOWN_NAME)));
+            }
+            Message::CheckpointSession(CheckpointSession { session_id, folder }) => {
+                return self.begin_move(*session_id, Wish::Checkpoint(folder.clone()));
+            }
             _ => return,
         };
         if let Some(waiting) = lock(&self.answers).waiting.remove(&lane) {
@@ -147,45 +171,39 @@ impl Control {
     /// Has the session move when its server wishes.
     pub(crate) fn let_move(
         &self,
-        mover: impl Fn(&Address, &Control) -> Result<(), String> + Send + Sync + 'static,
+        mover: impl Fn(Wish, &Control) -> Result<(), String> + Send + Sync + 'static,
     ) {
         lock(&self.moving).mover = Some(Arc::new(mover));
         self.movable.notify_all();
     }
 
     /// Moves the session on a thread of its own, unless it does so already.
-    fn begin_move(self: &Arc<Self>, request: &MigrateSession) {
-        let session_id = request.session_id;
+    fn begin_move(self: &Arc<Self>, session_id: u64, wish: Wish) {
         {
             let mut moving = lock(&self.moving);
             if moving.has_left {
                 // It has not heard so.
                 drop(moving);
-                return self.answer_move(session_id, Ok(()));
+                return self.answer_move(session_id, &wish, Ok(()));
             }
             if moving.session.is_some() {
                 return;
             }
-            moving.session = Some(session_id);
+            moving.session = Some((session_id, wish.clone()));
         }
-        let to = printable(&request.to, SHOWN_NAME);
         let control = Arc::clone(self);
         let work = move || {
             let mover = control.mover();
             let mover = mover.ok_or("its program takes no part in moves".to_owned());
-            let to = to.parse::<Address>().map_err(|error| error.to_string());
-            let outcome = mover.and_then(|mover| mover(&to?, &control));
+            let outcome = mover.and_then(|mover| mover(wish, &control));
             if let Err(reason) = outcome {
                 log::info!("the session stays with {}: {reason}", control.server);
-                control.stay(session_id, reason);
+                control.stay(reason);
             }
         };
         let thread = std::thread::Builder::new().name("towline-move".into());
         if let Err(error) = thread.spawn(work) {
-            self.stay(
-                session_id,
-                format!("a thread could not be started: {error}"),
-            );
+            self.stay(format!("a thread could not be started: {error}"));
         }
     }
 
@@ -198,22 +216,24 @@ impl Control {
         moving.mover.clone()
     }
 
-    fn stay(&self, session_id: u64, reason: String) {
-        lock(&self.moving).session = None;
-        self.answer_move(session_id, Err(reason));
+    fn stay(&self, reason: String) {
+        let asked = lock(&self.moving).session.take();
+        if let Some((session_id, wish)) = asked {
+            self.answer_move(session_id, &wish, Err(reason));
+        }
     }
 
-    /// Tells the server that the session is with another one; whether it has heard so, and ended what was left.
+    /// Tells the server that the session is with another one, or nowhere; whether it has heard so, and ended what was left.
     pub(crate) fn leave(&self) -> bool {
-        let session_id = {
+        let asked = {
             let mut moving = lock(&self.moving);
             moving.has_left = true;
-            moving.session
+            moving.session.clone()
         };
-        let Some(session_id) = session_id else {
+        let Some((session_id, wish)) = asked else {
             return false;
         };
-        self.answer_move(session_id, Ok(()));
+        self.answer_move(session_id, &wish, Ok(()));
         let deadline = Instant::now() + LEAVE_LIMIT;
         while !lock(&self.answers).ended {
             if Instant::now() >= deadline {
@@ -224,21 +244,25 @@ impl Control {
         true
     }
 
-    /// Whether the session is with another server now.
+    /// Whether the session has left its server.
     pub(crate) fn has_left(&self) -> bool {
         lock(&self.moving).has_left
     }
 
-    fn answer_move(&self, session_id: u64, outcome: Result<(), String>) {
-        let answer = SessionMigrated {
-            session_id,
-            outcome,
+    fn answer_move(&self, session_id: u64, wish: &Wish, outcome: Result<(), String>) {
+        let message = match wish {
+            Wish::Checkpoint(_) => Message::SessionCheckpointed(SessionCheckpointed {
+                session_id,
+                outcome,
+            }),
+            Wish::Move(_) => Message::SessionMigrated(SessionMigrated {
+                session_id,
+                outcome,
+            }),
         };
-        let message = Message::SessionMigrated(answer).encode();
+        let message = message.encode();
         // A server that does not hear it asks again when the connection is back.
-        let sent = lock(&self.answers)
-            .connection
-            .send(&[IoSlice::new(&message)]);
+        let sent = lock(&self.answers).send(&message);
         if let Err(error) = sent {
             log::debug!("{}: {error}", self.server);
         }
@@ -246,10 +270,7 @@ impl Control {
 
     /// Asks whether the server is there; any message of it is the answer.
     pub(crate) fn ping(&self) -> Result<(), TransportError> {
-        let answers = lock(&self.answers);
-        answers
-            .connection
-            .send(&[IoSlice::new(&Message::Ping.encode())])
+        lock(&self.answers).send(&Message::Ping.encode())
     }
 
     /// Nothing more will be heard.
@@ -257,7 +278,9 @@ impl Control {
         let mut answers = lock(&self.answers);
         answers.ended = true;
         answers.waiting.clear();
-        answers.connection.shutdown();
+        if let Some(connection) = answers.connection.take() {
+            connection.shutdown();
+        }
     }
 
     fn ask(&self, lane: u64, question: &Message) -> Result<Message, String> {
@@ -269,8 +292,7 @@ impl Control {
             }
             answers.waiting.insert(lane, sender);
             answers
-                .connection
-                .send(&[IoSlice::new(&question.encode())])
+                .send(&question.encode())
                 .map_err(|error| error.to_string())?;
         }
         let answer = answer.recv_timeout(ANSWER_LIMIT);
@@ -528,6 +550,24 @@ mod tests {
         control.heard(wish("gpu2:7140"));
         control.let_move(|_, _| Err("not now".into()));
         assert_eq!(said(&*server), answer(Err("not now".into())));
+    }
+
+    #[test]
+    fn wish_for_a_checkpoint_is_answered_as_one() {
+        let (control, server) = control("gpu1:7140", &[]);
+        control.let_move(|wish, _| match wish {
+            Wish::Checkpoint(folder) => Err(format!("{folder} is not mine")),
+            Wish::Move(_) => Ok(()),
+        });
+        control.heard(Message::CheckpointSession(CheckpointSession {
+            session_id: 3,
+            folder: "/held".into(),
+        }));
+        let refused = SessionCheckpointed {
+            session_id: 3,
+            outcome: Err("/held is not mine".into()),
+        };
+        assert_eq!(said(&*server), Message::SessionCheckpointed(refused));
     }
 
     #[test]

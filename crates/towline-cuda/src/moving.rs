@@ -93,6 +93,11 @@ impl Owner for Mover {
         }
     }
 
+    fn is_alone(&self, _session: &Session) -> bool {
+        let started = self.driver.started();
+        started.is_ok_and(|started| started.sessions.len() == 1)
+    }
+
     fn obstacle(&self, session: &Session) -> Option<&'static str> {
         let index = self.index_of(session)?;
         if self.driver.has_communicators(index) {
@@ -153,12 +158,12 @@ impl Owner for Mover {
         }
         let mut later = lock(&self.later);
         later.clear();
-        for (context, here) in lock(&self.times).drain() {
+        for (&context, here) in &*lock(&self.times) {
             let events = here.since.iter().map(|(event, _)| *event).collect();
             let there = times_of(there.session(), context, events)?;
             let between = there.told.duration_since(here.told).as_secs_f32() * 1e3;
-            for ((event, before), (_, after)) in here.since.into_iter().zip(there.since) {
-                later.insert(event, before + between - after);
+            for ((event, before), (_, after)) in here.since.iter().zip(there.since) {
+                later.insert(*event, before + between - after);
             }
         }
         Ok(())

@@ -8,6 +8,8 @@
 //! free. Values that the device sees and the driver picks (variables' addresses, textures' numbers) are compared: one that differs, and that the
 //! program was told, refuses the move.
 
+#[cfg(unix)]
+mod checkpoint;
 mod contents;
 mod memory;
 
@@ -21,6 +23,7 @@ use super::aliases::{Alias, Aliases, Search};
 use super::recipe::{Key, Recipe};
 use super::*;
 pub(super) use crate::moved::RebuildError;
+use crate::peer::Wish;
 
 /// Longest time for a program's calls and work to pause.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -116,6 +119,8 @@ fn in_context(context: u64) -> Actor {
 pub trait Owner: Send + Sync {
     /// Holds calls back until the result is dropped; `None` if no moment without calls comes.
     fn stop(&self, patience: Duration) -> Option<Box<dyn Any>>;
+    /// Whether the session is the program's only one.
+    fn is_alone(&self, session: &Session) -> bool;
     /// The reason why the session cannot move now.
     fn obstacle(&self, session: &Session) -> Option<&'static str>;
     /// The moves begins, between two calls: what need not go along is given back.
@@ -149,10 +154,17 @@ impl Session {
             return;
         };
         let session = Arc::downgrade(self);
-        control.let_move(move |to, left| {
+        control.let_move(move |wish, left| {
             let Some(moved) = session.upgrade() else {
                 return Err("the session has ended".into());
             };
+            let to = match wish {
+                Wish::Checkpoint(folder) => {
+                    return moved.checkpoint(&folder, &owner, &access, left);
+                }
+                Wish::Move(to) => to.parse::<Address>(),
+            };
+            let to = &to.map_err(|error| error.to_string())?;
             let mut attempt = 1;
             loop {
                 let access_there = access(to).map_err(|error| error.to_string())?;
@@ -186,9 +198,7 @@ impl Session {
         // Obstacles that show before anything stops.
         self.movable(owner)?;
         self.match_devices(&fresh)?;
-        if fresh.link().minted() != Link::FIRST_NUMBER {
-            return Err(RebuildError::Used(fresh.server().into()));
-        }
+        fresh.unused()?;
         let mut ahead = self.make_ahead(&fresh, owner)?;
         let began = Instant::now();
         let alone = owner.stop(patience);
@@ -240,6 +250,14 @@ impl Session {
     /// Bytes of this process's memory that making the session again takes, without device code that lies in the program's own files.
     pub fn kept_bytes(&self) -> usize {
         self.recipes.lock().bytes()
+    }
+
+    /// Nothing has been made in the session.
+    fn unused(&self) -> Result<(), RebuildError> {
+        match self.link().minted() == Link::FIRST_NUMBER {
+            true => Ok(()),
+            false => Err(RebuildError::Used(self.server().into())),
+        }
     }
 
     fn alive(&self) -> Result<(), RebuildError> {

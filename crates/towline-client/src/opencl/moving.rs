@@ -3,7 +3,10 @@
 use std::sync::Weak;
 use std::time::Duration;
 
+use towline_transport::{Address, TransportError};
+
 use super::*;
+use crate::peer::Wish;
 
 /// Longest time for a program's calls and commands to pause.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,12 +30,18 @@ fn follow(session: Weak<Remote>, access: Admission) {
     else {
         return;
     };
-    control.let_move(move |to, left| {
+    control.let_move(move |wish, left| {
+        let Wish::Move(to) = wish else {
+            return Err("a session of OpenCL has no checkpoints yet".into());
+        };
+        let to: Address = to
+            .parse()
+            .map_err(|error: TransportError| error.to_string())?;
         let Some(moved) = session.upgrade() else {
             return Err("the session has ended".into());
         };
-        let access_there = access(to).map_err(|error| error.to_string())?;
-        let fresh = Remote::connect_as(to, &access_there).map_err(|error| error.to_string())?;
+        let access_there = access(&to).map_err(|error| error.to_string())?;
+        let fresh = Remote::connect_as(&to, &access_there).map_err(|error| error.to_string())?;
         let leave = || {
             follow(Weak::clone(&session), Arc::clone(&access));
             left.leave()

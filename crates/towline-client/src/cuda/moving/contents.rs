@@ -8,11 +8,11 @@ use super::*;
 use crate::raw::HostPtr;
 
 /// Largest piece of contents that the client holds.
-const PIECE: usize = 16 << 20;
+pub(super) const PIECE: usize = 16 << 20;
 
 /// A part of some contents.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+pub(super) enum Part {
     /// Bytes from an address on.
     Bytes(u64, usize),
     /// Rows of an array's slice: its number, the first row, the slice; bytes of a row, and how many rows.
@@ -20,7 +20,7 @@ enum Part {
 }
 
 impl Part {
-    fn size(self) -> usize {
+    pub(super) fn size(self) -> usize {
         match self {
             Self::Bytes(_, size) => size,
             Self::Rows(_, _, [width, rows]) => width * rows,
@@ -29,11 +29,24 @@ impl Part {
 }
 
 /// A variable of device code, in a context.
-struct Found {
-    context: u64,
-    variable: Variable,
-    ours: (u64, u64),
+pub(super) struct Found {
+    pub(super) context: u64,
+    /// The module or library.
+    pub(super) code: u64,
+    /// It is a module.
+    pub(super) of_module: bool,
+    pub(super) variable: Variable,
+    pub(super) ours: (u64, u64),
     theirs: (u64, u64),
+}
+
+/// A level of a mipmapped array, by a number of its own.
+#[derive(Clone, Copy)]
+pub(super) struct ArrayLevel {
+    pub(super) context: u64,
+    pub(super) number: u64,
+    pub(super) array: u64,
+    pub(super) level: u32,
 }
 
 impl Session {
@@ -43,47 +56,65 @@ impl Session {
         owner: &dyn Owner,
         ahead: &Ahead,
     ) -> Result<(), RebuildError> {
-        let (parts, variables) = {
+        let (parts, _) = self.cut_all(Some(fresh), owner)?;
+        let variables = {
             let known = self.recipes.lock();
-            let mut parts = Vec::new();
-            let homes = memory::homes(&known);
-            for recipe in known.in_order() {
-                if let Some((address, size)) = memory::allocation(recipe) {
-                    cut(recipe.context, address, size as usize, &mut parts);
-                }
-                if let Some(mapped) = recipe.read::<wire::PhysicalMap>() {
-                    let context = homes.get(&mapped.memory).ok_or(RebuildError::Unmovable(
-                        "it has mapped memory on a device where it has no context",
-                    ))?;
-                    cut(*context, mapped.address, mapped.size as usize, &mut parts);
-                }
-                self.cut_array(fresh, recipe, owner, &mut parts)?;
-            }
-            (parts, self.find_variables(fresh, &known, owner, ahead)?)
+            self.find_variables(Some(fresh), &known, owner, ahead)?
         };
         let elsewhere = variables
             .iter()
             .filter(|found| found.ours.0 != found.theirs.0);
-        let elsewhere = elsewhere.map(|found| (found.ours.0, found.ours.0 + found.ours.1));
+        let search = self.search_for(elsewhere);
+        self.carry(parts, &search, |context, part, piece| {
+            fresh.write_part_of(context, part, piece)
+        })?;
+        variables
+            .iter()
+            .try_for_each(|found| self.move_variable(fresh, found, &search))
+    }
+
+    /// Cuts all memory and arrays into parts, with the levels of arrays that parts name.
+    pub(super) fn cut_all(
+        &self,
+        fresh: Option<&Self>,
+        owner: &dyn Owner,
+    ) -> Result<(Vec<(u64, Part)>, Vec<ArrayLevel>), RebuildError> {
+        let known = self.recipes.lock();
+        let (mut parts, mut levels) = (Vec::new(), Vec::new());
+        let homes = memory::homes(&known);
+        for recipe in known.in_order() {
+            if let Some((address, size)) = memory::allocation(recipe) {
+                cut(recipe.context, address, size as usize, &mut parts);
+            }
+            if let Some(mapped) = recipe.read::<wire::PhysicalMap>() {
+                let context = homes.get(&mapped.memory).ok_or(RebuildError::Unmovable(
+                    "it has mapped memory on a device where it has no context",
+                ))?;
+                cut(*context, mapped.address, mapped.size as usize, &mut parts);
+            }
+            self.cut_array(fresh, recipe, owner, &mut parts, &mut levels)?;
+        }
+        Ok((parts, levels))
+    }
+
+    /// Finds addresses of these variables in contents, and of those that the program was told.
+    pub(super) fn search_for<'a>(&self, variables: impl Iterator<Item = &'a Found>) -> Search {
+        let found = variables.map(|found| (found.ours.0, found.ours.0 + found.ours.1));
         let told: Vec<(u64, u64)> = {
             let known = self.recipes.lock();
             let told = known.in_order().filter_map(|recipe| variable(recipe)?.1);
             told.map(|(start, size)| (start, start.saturating_add(size)))
                 .collect()
         };
-        let search = Search::new(elsewhere.chain(told));
-        self.carry(fresh, parts, &search)?;
-        variables
-            .iter()
-            .try_for_each(|found| self.move_variable(fresh, found, &search))
+        Search::new(found.chain(told))
     }
 
-    /// Reads here and writes there: one piece is written while the next is read.
-    fn carry(
+    /// Reads here and has each piece written elsewhere while the next is read.
+    pub(super) fn carry(
         &self,
-        fresh: &Self,
         parts: Vec<(u64, Part)>,
         search: &Search,
+        mut write: impl FnMut(u64, Part, &[u8]) -> Result<(), RebuildError>,
     ) -> Result<(), RebuildError> {
         let (sender, pieces) = sync_channel::<(u64, Part, Vec<u8>)>(1);
         let (back, used) = channel::<Vec<u8>>();
@@ -103,7 +134,7 @@ impl Session {
         std::thread::scope(|scope| {
             let reading = scope.spawn(read);
             let written = pieces.into_iter().try_for_each(|(context, part, piece)| {
-                let written = fresh.write_part_of(context, part, &piece);
+                let written = write(context, part, &piece);
                 let _ = back.send(piece);
                 written
             });
@@ -114,7 +145,12 @@ impl Session {
         })
     }
 
-    fn read_part_of(&self, context: u64, part: Part, to: &mut [u8]) -> Result<(), RebuildError> {
+    pub(super) fn read_part_of(
+        &self,
+        context: u64,
+        part: Part,
+        to: &mut [u8],
+    ) -> Result<(), RebuildError> {
         let actor = in_context(context);
         // SAFETY: it has so many bytes, and the data is there when the call returns.
         let target = unsafe { HostPtr::new(to.as_mut_ptr()) };
@@ -130,7 +166,12 @@ impl Session {
         done.map_err(|status| self.refused("a read of contents", status))
     }
 
-    fn write_part_of(&self, context: u64, part: Part, from: &[u8]) -> Result<(), RebuildError> {
+    pub(super) fn write_part_of(
+        &self,
+        context: u64,
+        part: Part,
+        from: &[u8],
+    ) -> Result<(), RebuildError> {
         let actor = in_context(context);
         // SAFETY: it has so many bytes, which have left when the call returns, and is only read.
         let source = unsafe { HostPtr::new(from.as_ptr().cast_mut()) };
@@ -149,10 +190,11 @@ impl Session {
     /// Cuts an array, or each level of a mipmapped one, into parts.
     fn cut_array(
         &self,
-        fresh: &Self,
+        fresh: Option<&Self>,
         recipe: &Recipe,
         owner: &dyn Owner,
         parts: &mut Vec<(u64, Part)>,
+        named: &mut Vec<ArrayLevel>,
     ) -> Result<(), RebuildError> {
         let whole = recipe.read::<wire::Array3DCreateV2>();
         let mipmap = recipe.read::<wire::MipmappedArrayCreate>();
@@ -178,7 +220,11 @@ impl Session {
             let (width, height) = (shrunk(side(shape.Width)), shrunk(side(shape.Height)));
             let array = match levels {
                 0 => number,
-                _ => self.level(fresh, recipe, number, level)?,
+                _ => {
+                    let level = self.level(fresh, recipe.context, number, level)?;
+                    named.push(level);
+                    level.number
+                }
             };
             let width = width * element;
             let rows = (PIECE / width).clamp(1, height);
@@ -195,34 +241,44 @@ impl Session {
     /// A level of a mipmapped array, under a number that both servers know.
     fn level(
         &self,
-        fresh: &Self,
-        recipe: &Recipe,
-        mipmap: u64,
+        fresh: Option<&Self>,
+        context: u64,
+        array: u64,
         level: u32,
-    ) -> Result<u64, RebuildError> {
+    ) -> Result<ArrayLevel, RebuildError> {
         // A number that neither gives again: where the session stays, it has one more of this array.
-        let number = self.mint(wire::ArrayHandle::TAG);
-        let next = self.link().minted().max(fresh.link().minted());
-        fresh.link().count_from(next);
-        let request = wire::MipmappedArrayGetLevel {
-            pLevelArray: wire::ArrayHandle(number),
-            hMipmappedArray: wire::MipmappedArrayHandle(mipmap),
+        let level = ArrayLevel {
+            context,
+            number: self.mint(wire::ArrayHandle::TAG),
+            array,
             level,
+        };
+        self.name_level(level)?;
+        if let Some(fresh) = fresh {
+            let next = self.link().minted().max(fresh.link().minted());
+            fresh.link().count_from(next);
+            fresh.name_level(level)?;
+        }
+        Ok(level)
+    }
+
+    pub(super) fn name_level(&self, level: ArrayLevel) -> Result<(), RebuildError> {
+        let request = wire::MipmappedArrayGetLevel {
+            pLevelArray: wire::ArrayHandle(level.number),
+            hMipmappedArray: wire::MipmappedArrayHandle(level.array),
+            level: level.level,
         };
         let mut body = Vec::new();
         Message::encode(&request, &mut body);
         let id = <wire::MipmappedArrayGetLevel as Request<'_>>::ID;
-        for session in [self, fresh] {
-            let posted = session.post_raw(in_context(recipe.context), id, &body);
-            posted.map_err(|status| session.refused("a level of an array", status))?;
-        }
-        Ok(number)
+        let posted = self.post_raw(in_context(level.context), id, &body);
+        posted.map_err(|status| self.refused("a level of an array", status))
     }
 
-    /// Finds the variables of all device code, here and there.
-    fn find_variables(
+    /// Finds the variables of all device code, here and there; without another session they are there as here.
+    pub(super) fn find_variables(
         &self,
-        fresh: &Self,
+        fresh: Option<&Self>,
         known: &recipe::Known,
         owner: &dyn Owner,
         ahead: &Ahead,
@@ -253,21 +309,23 @@ impl Session {
             };
             for context in contexts {
                 for variable in &variables {
-                    let places = [self, fresh].map(|session| {
+                    let place = |session: &Self| {
                         session.place_of(context, code, module.is_some(), &variable.name)
-                    });
-                    let (ours, theirs) = match places {
-                        [Some(ours), Some(theirs)] => (ours, theirs),
-                        // The driver knows no such name: no kernel uses the variable.
-                        [None, _] => continue,
-                        [Some(_), None] => {
-                            return Err(RebuildError::Unmovable(
-                                "the other server does not find a variable of its device code",
-                            ));
-                        }
+                    };
+                    // The driver may know no such name: no kernel uses the variable.
+                    let Some(ours) = place(self) else {
+                        continue;
+                    };
+                    let theirs = match fresh {
+                        Some(fresh) => place(fresh).ok_or(RebuildError::Unmovable(
+                            "the other server does not find a variable of its device code",
+                        ))?,
+                        None => ours,
                     };
                     all.push(Found {
                         context,
+                        code,
+                        of_module: module.is_some(),
                         variable: variable.clone(),
                         ours,
                         theirs,
@@ -279,7 +337,7 @@ impl Session {
     }
 
     /// Address and bytes of a variable.
-    fn place_of(
+    pub(super) fn place_of(
         &self,
         context: u64,
         code: u64,
@@ -333,14 +391,9 @@ impl Session {
             if here != there {
                 // Addresses that were linked in are others there.
                 if found.variable.has_addresses && found.ours.0 != found.theirs.0 {
-                    return Err(RebuildError::Differs {
-                        what: format!(
-                            "what {} holds, with addresses in it,",
-                            String::from_utf8_lossy(&found.variable.name)
-                        ),
-                        ours: "other".into(),
-                        theirs: "other".into(),
-                    });
+                    return Err(has_addresses(&String::from_utf8_lossy(
+                        &found.variable.name,
+                    )));
                 }
                 stores_none(&here, search)?;
                 fresh.write_part_of(found.context, theirs, &here)?;
@@ -352,10 +405,18 @@ impl Session {
 }
 
 /// Refuses contents in which the program has stored where a variable lies that lies elsewhere there.
-fn stores_none(contents: &[u8], search: &Search) -> Result<(), RebuildError> {
+pub(super) fn stores_none(contents: &[u8], search: &Search) -> Result<(), RebuildError> {
     match search.find(contents) {
         None => Ok(()),
         Some(address) => Err(RebuildError::Stored { address }),
+    }
+}
+
+pub(super) fn has_addresses(variable: &str) -> RebuildError {
+    RebuildError::Differs {
+        what: format!("what {variable} holds, with addresses in it,"),
+        ours: "other".into(),
+        theirs: "other".into(),
     }
 }
 
