@@ -8,8 +8,9 @@ use towline_client::access::Access;
 use towline_client::dial::{DialError, knock};
 use towline_transport::{Address, Connection};
 use towline_wire::control::{
-    Answer, GiveLease, KillSession, Lease, Message, MessageBuffer, MigrateSession, NvmlQuestions,
-    Purpose, Question, SHOWN_TEXT, ServerIdentity, Status, printable,
+    Answer, CheckpointSession, GiveLease, KillSession, Lease, Message, MessageBuffer,
+    MigrateSession, NvmlQuestions, Purpose, Question, SHOWN_TEXT, ServerIdentity, Status,
+    printable,
 };
 
 /// How long a server may take for an answer.
@@ -93,6 +94,23 @@ impl Server {
                 .outcome
                 .map_err(|reason| anyhow!(printable(&reason, SHOWN_TEXT))),
             other => Err(unexpected(&other, "whether the session has moved")),
+        }
+    }
+
+    /// Has a session's client write a checkpoint into a folder of its machine, and returns when the session has left the server.
+    pub(crate) fn checkpoint(&mut self, session_id: u64, folder: &str) -> anyhow::Result<()> {
+        let folder = folder.to_owned();
+        let request = CheckpointSession { session_id, folder };
+        let mut answer = self.ask(&Message::CheckpointSession(request))?;
+        // Its client reads what the devices hold, and the server says that it is alive.
+        while answer == Message::Alive {
+            answer = Message::decode(&self.frame()?)?;
+        }
+        match answer {
+            Message::SessionCheckpointed(checkpointed) => checkpointed
+                .outcome
+                .map_err(|reason| anyhow!(printable(&reason, SHOWN_TEXT))),
+            other => Err(unexpected(&other, "whether the session has a checkpoint")),
         }
     }
 

@@ -42,6 +42,13 @@ pub(crate) enum Command {
     Bench(towline_bench::Options),
     /// Measure what a socket of this machine is worth to several copies of a program
     Calibrate(towline_place::command::calibrate::Options),
+    /// Write what a session's devices hold into a folder, free its place, and hold the program
+    ///
+    /// The program's own process writes into the folder, leaves the server, and waits: `towline run --restore DIR` has it go on with this server
+    /// or another, with the same memory at the same addresses. While it is held it has no connection, so that CRIU can dump it. What cannot move
+    /// has no checkpoint, and is refused by name before anything changes; whatever fails leaves the session as it was. Sessions of CUDA only.
+    /// Who may ask is as for `towline migrate`.
+    Checkpoint(CheckpointOptions),
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
     /// List the devices of servers
@@ -79,7 +86,7 @@ pub(crate) enum Command {
     ///
     /// The program notices a pause, and goes on there. Its machine has to reach the other server, be let in there with the token that it has,
     /// and know that server's key. What cannot move is refused by name before anything changes; whatever fails leaves the session where it is.
-    /// OpenCL sessions move, between devices that are alike. A tenant moves its own sessions; a tenant with --admin, and a client of a server
+    /// Sessions move between devices that are alike. A tenant moves its own sessions; a tenant with --admin, and a client of a server
     /// with one token for all, moves any.
     Migrate(MigrateOptions),
     /// Turn this host into a virtualized GPU node, and back
@@ -159,6 +166,20 @@ pub(crate) struct DevicesOptions {
 pub(crate) struct KillOptions {
     /// Number of the session on its server, as `towline status` shows it
     pub(crate) session: u64,
+    #[command(flatten)]
+    pub(crate) servers: ServerOptions,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CheckpointOptions {
+    /// Number of the session on its server, as `towline status` shows it
+    pub(crate) session: u64,
+    /// Folder on the program's machine to write into
+    ///
+    /// Of the program's user alone. On that machine it is made, with the file `invitation` that allows one checkpoint; from another machine, make
+    /// both there first: install -d -m 700 DIR; touch DIR/invitation. With an earlier checkpoint in it only what has changed is written.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) servers: ServerOptions,
 }
@@ -668,10 +689,17 @@ pub(crate) struct RunOptions {
     /// Folder for links to the libraries, in place of one of this machine alone
     #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) links: Option<PathBuf>,
+    /// Have the program go on that is held for this checkpoint, in place of starting one; see `towline checkpoint`
+    ///
+    /// The program is on this machine, held or brought back by another tool, which may be the PROGRAM here: it is started first. With --server the
+    /// session goes to the first of these servers that takes it, else to the one that it left. Where none does, the reason is told and the
+    /// program stays held. Exit status: that of PROGRAM, or 0, or 125 where the program is still held.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) restore: Option<PathBuf>,
     /// The program and its arguments
     #[arg(
         value_name = "PROGRAM",
-        required = true,
+        required_unless_present = "restore",
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]

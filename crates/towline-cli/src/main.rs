@@ -8,6 +8,7 @@
 
 mod ask;
 mod bypass;
+mod checkpoint;
 mod cli;
 mod config;
 mod devices;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Calibrate(options) => {
             towline_place::command::calibrate::run(&options).map_err(anyhow::Error::from)
         }
+        Command::Checkpoint(options) => checkpoint::checkpoint(&options),
         Command::Completions(options) => documents::completions(options.shell),
         Command::Devices(options) => devices::run(&options),
         Command::Doctor(options) => doctor::run(&options),
@@ -71,7 +73,10 @@ fn main() -> ExitCode {
         Command::Place(options) => {
             towline_place::command::place::run(&options).map_err(anyhow::Error::from)
         }
-        Command::Run(options) => run::run(&options),
+        Command::Run(options) => match &options.restore {
+            Some(folder) => checkpoint::restore(folder, &options),
+            None => run::run(&options),
+        },
         Command::Serve(options) => serve::run(options, &arguments),
         Command::Servers(options) => servers::run(&options),
         Command::Simulate(options) => {

@@ -52,6 +52,14 @@ pub(crate) fn choose_one(options: &ServerOptions, what: &str) -> anyhow::Result<
     }
 }
 
+/// The servers that options name, if any: neither variables nor files.
+pub(crate) fn named(options: &ServerOptions) -> anyhow::Result<Vec<Address>> {
+    match options.profile {
+        Some(_) => Ok(choose(options)?.servers),
+        None => Ok(settings(options)?.servers.unwrap_or_default()),
+    }
+}
+
 /// The same where there may be none.
 pub(crate) fn choose_any(options: &ServerOptions) -> anyhow::Result<Chosen> {
     let given = settings(options)?;
