@@ -34,7 +34,8 @@ pub(crate) fn checkpoint(options: &CheckpointOptions) -> anyhow::Result<ExitCode
         false => None,
     };
     let outcome = server.checkpoint(id, name);
-    if let (Err(_), Some(folder)) = (&outcome, folder) {
+    // Where the program has not taken it, it is for no later checkpoint.
+    if let Some(folder) = folder {
         folder.remove(INVITATION)?;
     }
     outcome.with_context(|| format!("session {id} of {address} goes on, without a checkpoint"))?;

@@ -159,9 +159,12 @@ impl Session {
                 return Err("the session has ended".into());
             };
             let to = match wish {
+                #[cfg(unix)]
                 Wish::Checkpoint(folder) => {
                     return moved.checkpoint(&folder, &owner, &access, left);
                 }
+                #[cfg(not(unix))]
+                Wish::Checkpoint(_) => return Err("this system has no checkpoints".into()),
                 Wish::Move(to) => to.parse::<Address>(),
             };
             let to = &to.map_err(|error| error.to_string())?;

@@ -8,6 +8,7 @@
 mod support;
 
 mod access;
+mod checkpoint;
 mod cuda;
 mod cuda_events;
 mod cuda_faults;

@@ -19,19 +19,19 @@ const WORKLOADS: [(&str, &str); 4] = [
     ("smith_waterman", "300"),
 ];
 /// Longer than a move takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
-fn ask(arguments: &[&str]) -> Output {
+pub(crate) fn ask(arguments: &[&str]) -> Output {
     let output = Command::new(towline()).args(arguments).output();
     output.expect("towline is a program")
 }
 
-fn errors(output: &Output) -> String {
+pub(crate) fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Numbers of the sessions of a server whose clients are not cut off.
-fn sessions(server: &Server) -> Vec<u64> {
+pub(crate) fn sessions(server: &Server) -> Vec<u64> {
     let output = ask(&["status", "--json", "--server", server.address()]);
     let status: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
     let sessions = status[0]["sessions"].as_array().expect("a list");
@@ -41,12 +41,12 @@ fn sessions(server: &Server) -> Vec<u64> {
     numbers.map(|number| number.expect("a number")).collect()
 }
 
-fn has_sessions(server: &Server, count: usize) -> bool {
+pub(crate) fn has_sessions(server: &Server, count: usize) -> bool {
     holds_within(LIMIT, || sessions(server).len() == count)
 }
 
 /// The only session of a server.
-fn only(server: &Server) -> u64 {
+pub(crate) fn only(server: &Server) -> u64 {
     let mut found = None;
     holds_within(LIMIT, || {
         found = <[u64; 1]>::try_from(sessions(server)).ok();
@@ -81,13 +81,13 @@ fn stays(from: &Server, to: &str, reason: &str) {
 }
 
 /// A program that computes until it is told to stop, and checks what it computes.
-fn steady(server: &Server) -> Running {
+pub(crate) fn steady(server: &Server) -> Running {
     let mut client = Client::new(&[server], opencl_program("steady")).start();
     client.wait_for("computing");
     client
 }
 
-fn ends_well(mut client: Running) {
+pub(crate) fn ends_well(mut client: Running) {
     client.go_on();
     client.finish().lines_of_success();
 }
@@ -150,12 +150,12 @@ fn programs_move_at_any_moment() {
 }
 
 /// A server with a device in software.
-fn soft() -> Server {
+pub(crate) fn soft() -> Server {
     Server::start_with(&["--backend", "null", "--cuda", "soft"], &[])
 }
 
 /// A CUDA program that computes until it is told to stop, and checks what it computes.
-fn steady_cuda(server: &Server, arguments: &[&str]) -> Running {
+pub(crate) fn steady_cuda(server: &Server, arguments: &[&str]) -> Running {
     let program = Client::new(&[server], opencl_program("cuda_steady"));
     let mut client = program.args(arguments).start();
     client.wait_for("computing");
