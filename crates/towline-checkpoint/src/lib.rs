@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod fields;
 mod folder;
 mod manifest;
 pub mod message;

@@ -1,20 +1,24 @@
-//! The manifest: all contents of a checkpoint, and the digests of their chunks.
+//! The manifest: all contents of a checkpoint, and the digests of their chunks. It is TOML, as the client's settings are, whose parser is there
+//! already: a program loads it with the library.
 
-use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
 use sha2::{Digest as _, Sha256};
+use toml::Table;
+
+use crate::fields::{Fields, quoted};
 
 /// Bytes of a chunk; the last one of a part may have fewer.
 pub const CHUNK_BYTES: usize = 4 << 20;
 /// Most bytes of a part: so many are in the memory of whoever writes or reads one.
 pub const PART_BYTES: usize = 16 << 20;
 /// The format's version.
-const VERSION: u32 = 1;
+const VERSION: u64 = 1;
 /// Most bytes of a manifest: one of four terabytes of device memory has fewer.
 pub(crate) const MANIFEST_BYTES: usize = 256 << 20;
 
 /// SHA-256 of something.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
@@ -44,25 +48,9 @@ impl std::fmt::Display for Digest {
     }
 }
 
-impl From<Digest> for String {
-    fn from(digest: Digest) -> Self {
-        digest.to_string()
-    }
-}
-
-impl TryFrom<String> for Digest {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::parse(&text).ok_or("a digest has 64 hexadecimal digits")
-    }
-}
-
 /// See the module's text.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Manifest {
-    version: u32,
     /// The program, for people.
     pub program: String,
     /// The server that its session was with, for people.
@@ -76,8 +64,7 @@ pub struct Manifest {
 }
 
 /// A device that a session had.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Device {
     /// Its name.
     pub name: String,
@@ -86,8 +73,7 @@ pub struct Device {
 }
 
 /// A level of a mipmapped array.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Level {
     /// The context to ask for it in.
     pub context: u64,
@@ -100,8 +86,7 @@ pub struct Level {
 }
 
 /// A part of the contents.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Part {
     /// The context that it is of.
     pub context: u64,
@@ -109,11 +94,86 @@ pub struct Part {
     pub place: Place,
     /// Its bytes, at most [`PART_BYTES`].
     pub size: u64,
-    /// The digest of each chunk of it; null for one of zeros, which is not kept.
+    /// The digest of each chunk of it; none for one of zeros, which is not kept.
     pub chunks: Vec<Option<Digest>>,
 }
 
 impl Part {
+    fn write(&self, text: &mut String) {
+        let (context, size) = (self.context, self.size);
+        let _ = write!(text, "\n[[part]]\ncontext = {context}\nsize = {size}\n");
+        let _ = match &self.place {
+            Place::Memory { address } => writeln!(text, "address = {address}"),
+            Place::Rows {
+                array,
+                row,
+                slice,
+                width,
+                rows,
+            } => writeln!(
+                text,
+                "array = {array}\nrow = {row}\nslice = {slice}\nwidth = {width}\nrows = {rows}"
+            ),
+            Place::Variable {
+                code,
+                of_module,
+                name,
+                address,
+                offset,
+                has_addresses,
+            } => writeln!(
+                text,
+                "code = {code}\nof_module = {of_module}\nvariable = {}\naddress = {address}\noffset = {offset}\nhas_addresses = {has_addresses}",
+                quoted(name)
+            ),
+        };
+        text.push_str("chunks = [");
+        for chunk in &self.chunks {
+            let _ = match chunk {
+                Some(digest) => write!(text, "\"{digest}\","),
+                None => write!(text, "\"\","),
+            };
+        }
+        text.push_str("]\n");
+    }
+
+    fn read(mut fields: Fields) -> Option<Self> {
+        let place = if let Some(array) = fields.number("array") {
+            Place::Rows {
+                array,
+                row: fields.number("row")?,
+                slice: fields.number("slice")?,
+                width: fields.number("width")?,
+                rows: fields.number("rows")?,
+            }
+        } else if let Some(name) = fields.text("variable") {
+            Place::Variable {
+                code: fields.number("code")?,
+                of_module: fields.truth("of_module")?,
+                name,
+                address: fields.number("address")?,
+                offset: fields.number("offset")?,
+                has_addresses: fields.truth("has_addresses")?,
+            }
+        } else {
+            Place::Memory {
+                address: fields.number("address")?,
+            }
+        };
+        let chunk = |text: String| match text.as_str() {
+            "" => Some(None),
+            digest => Digest::parse(digest).map(Some),
+        };
+        let chunks = fields.texts("chunks")?.into_iter().map(chunk);
+        let part = Self {
+            context: fields.number("context")?,
+            place,
+            size: fields.number("size")?,
+            chunks: chunks.collect::<Option<_>>()?,
+        };
+        (fields.are_all() && is_sound(&part)).then_some(part)
+    }
+
     /// Bytes of each chunk.
     pub(crate) fn chunk_sizes(&self) -> impl Iterator<Item = (Option<Digest>, usize)> {
         let size = self.size as usize;
@@ -124,8 +184,7 @@ impl Part {
 }
 
 /// Where a part of the contents belongs.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case")]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Place {
     /// Device memory.
     Memory {
@@ -166,7 +225,6 @@ impl Manifest {
     /// One without contents.
     pub fn new(program: String, server: String, devices: Vec<Device>) -> Self {
         Self {
-            version: VERSION,
             program,
             server,
             devices,
@@ -174,30 +232,79 @@ impl Manifest {
         }
     }
 
-    /// The bytes of its file.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+    /// The text of its file.
+    pub(crate) fn encode(&self) -> String {
+        let (program, server) = (quoted(&self.program), quoted(&self.server));
+        let mut text = format!("version = {VERSION}\nprogram = {program}\nserver = {server}\n");
+        for Device { name, bytes } in &self.devices {
+            let name = quoted(name);
+            let _ = write!(text, "\n[[device]]\nname = {name}\nbytes = {bytes}\n");
+        }
+        for level in &self.levels {
+            let Level {
+                context,
+                number,
+                array,
+                level,
+            } = level;
+            let _ = write!(
+                text,
+                "\n[[level]]\ncontext = {context}\nnumber = {number}\narray = {array}\nlevel = {level}\n"
+            );
+        }
+        for part in &self.parts {
+            part.write(&mut text);
+        }
+        text
     }
 
     /// Parses its file; in the error, the fault.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
-        /// Told first: of another version nothing else is known.
-        #[derive(Deserialize)]
-        struct Versioned {
-            version: u32,
-        }
-        let text = |error: serde_json::Error| format!("the manifest is none: {error}");
-        let Versioned { version } = serde_json::from_slice(bytes).map_err(text)?;
-        if version != VERSION {
+        let text = std::str::from_utf8(bytes).map_err(|_| "the manifest is no text".to_owned())?;
+        let table: Table = text
+            .parse()
+            .map_err(|error| format!("the manifest is none: {error}"))?;
+        let mut fields = Fields::new(table);
+        let version = fields.number("version");
+        // Of another one nothing else is known.
+        if let Some(version) = version.filter(|version| *version != VERSION) {
             return Err(format!(
                 "the manifest has version {version}, and this release of towline knows {VERSION}"
             ));
         }
-        let manifest: Self = serde_json::from_slice(bytes).map_err(text)?;
-        match manifest.parts.iter().position(|part| !is_sound(part)) {
-            Some(at) => Err(format!("part {at} of the manifest cannot be true")),
-            None => Ok(manifest),
-        }
+        version
+            .and_then(|_| Self::read(fields))
+            .ok_or_else(|| "the manifest cannot be true".to_owned())
+    }
+
+    fn read(mut fields: Fields) -> Option<Self> {
+        let devices = fields.tables("device")?.into_iter().map(|mut fields| {
+            let device = Device {
+                name: fields.text("name")?,
+                bytes: fields.number("bytes")?,
+            };
+            fields.are_all().then_some(device)
+        });
+        let devices = devices.collect::<Option<_>>()?;
+        let levels = fields.tables("level")?.into_iter().map(|mut fields| {
+            let level = Level {
+                context: fields.number("context")?,
+                number: fields.number("number")?,
+                array: fields.number("array")?,
+                level: fields.number("level")?.try_into().ok()?,
+            };
+            fields.are_all().then_some(level)
+        });
+        let levels = levels.collect::<Option<_>>()?;
+        let parts = fields.tables("part")?.into_iter().map(Part::read);
+        let manifest = Self {
+            devices,
+            levels,
+            parts: parts.collect::<Option<_>>()?,
+            program: fields.text("program")?,
+            server: fields.text("server")?,
+        };
+        fields.are_all().then_some(manifest)
     }
 
     /// All chunks that are kept, with the bytes of each.
@@ -261,7 +368,7 @@ pub(crate) mod tests {
             },
         ];
         let parts = places.map(|place| Part {
-            context: u64::MAX,
+            context: u64::MAX >> 1,
             place,
             size: 2 * CHUNK_BYTES as u64,
             chunks: vec![digest, None],
@@ -273,12 +380,12 @@ pub(crate) mod tests {
     #[test]
     fn manifest_comes_back() {
         let encoded = manifest().encode();
-        assert_eq!(Manifest::decode(&encoded), Ok(manifest()));
+        assert_eq!(Manifest::decode(encoded.as_bytes()), Ok(manifest()));
     }
 
     #[test]
     fn other_versions_are_refused_by_number() {
-        let refused = Manifest::decode(br#"{"version": 2, "pages": []}"#).unwrap_err();
+        let refused = Manifest::decode(b"version = 2\npages = []").unwrap_err();
         assert!(refused.contains("version 2"), "{refused}");
     }
 
@@ -287,13 +394,31 @@ pub(crate) mod tests {
         let changed = |change: &dyn Fn(&mut Part)| {
             let mut manifest = manifest();
             manifest.parts.iter_mut().for_each(change);
-            Manifest::decode(&manifest.encode())
+            Manifest::decode(manifest.encode().as_bytes())
         };
         assert!(changed(&|_| {}).is_ok());
         assert!(changed(&|part| part.size = 1).is_err());
         assert!(changed(&|part| part.size = u64::MAX).is_err());
         assert!(changed(&|part| part.chunks.clear()).is_err());
         assert!(changed(&|part| part.place = Place::Memory { address: u64::MAX }).is_err());
+    }
+
+    #[test]
+    fn unknown_and_missing_fields_are_refused() {
+        let text = manifest().encode();
+        for (from, to) in [
+            ("program =", "colour = 1\nprogram ="),
+            ("row = 0\n", ""),
+            ("level = 2", "level = -2"),
+            ("of_module = true", "of_module = 1"),
+            ("version = 1\n", ""),
+        ] {
+            let changed = text.replacen(from, to, 1);
+            assert!(
+                changed != text && Manifest::decode(changed.as_bytes()).is_err(),
+                "{to}"
+            );
+        }
     }
 
     #[test]
@@ -312,7 +437,7 @@ pub(crate) mod tests {
             cut in any::<prop::sample::Index>(),
             is_cut in any::<bool>(),
         ) {
-            let mut bytes = manifest().encode();
+            let mut bytes = manifest().encode().into_bytes();
             for (at, with) in changes {
                 let at = at.index(bytes.len());
                 bytes[at] = with;

@@ -2,38 +2,34 @@
 //! program that another tool has dumped and brought back, on this machine or another.
 //!
 //! - `invitation`: the user wants one checkpoint in this folder. The program takes it away; without it no server can have anything written.
-//! - `held.json`: a program is held here ([`Held`]).
-//! - `restore.json`: it is to go on ([`Restore`]). The program takes it away.
-//! - `answer.json`: whether it does ([`Answer`]).
+//! - `held.toml`: a program is held here ([`Held`]).
+//! - `restore.toml`: it is to go on ([`Restore`]). The program takes it away.
+//! - `answer.toml`: whether it does ([`Answer`]).
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-
+use crate::fields::{Fields, quoted};
 use crate::{CheckpointError, Folder};
 
 /// Name of the invitation.
 pub const INVITATION: &str = "invitation";
-const HELD: &str = "held.json";
-const RESTORE: &str = "restore.json";
-const ANSWER: &str = "answer.json";
+const HELD: &str = "held.toml";
+const RESTORE: &str = "restore.toml";
+const ANSWER: &str = "answer.toml";
 /// Most bytes of such a file.
 const LIMIT: usize = 64 << 10;
 
 /// A program that is held.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Held {
     /// The program's name.
     pub program: String,
     /// Its process id when it was held.
-    pub pid: u32,
+    pub pid: u64,
     /// The server that it left.
     pub server: String,
 }
 
 /// A wish that the program goes on.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Restore {
     /// Tells wishes apart.
     pub id: String,
@@ -42,8 +38,7 @@ pub struct Restore {
 }
 
 /// The program's answer.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Answer {
     /// Of the wish.
     pub id: String,
@@ -59,14 +54,29 @@ impl Folder {
 
     /// The program that is held here, or was when it died.
     pub fn held(&self) -> Result<Option<Held>, CheckpointError> {
-        self.message(HELD)
+        self.message(HELD, |fields| {
+            Some(Held {
+                program: fields.text("program")?,
+                pid: fields.number("pid")?,
+                server: fields.text("server")?,
+            })
+        })
     }
 
     /// A program is held here from now on, with no wish or answer of earlier ones.
     pub fn hold(&self, held: &Held) -> Result<(), CheckpointError> {
         self.remove(RESTORE)?;
         self.remove(ANSWER)?;
-        self.tell(HELD, held)
+        let Held {
+            program,
+            pid,
+            server,
+        } = held;
+        let (program, server) = (quoted(program), quoted(server));
+        self.tell(
+            HELD,
+            &format!("program = {program}\npid = {pid}\nserver = {server}\n"),
+        )
     }
 
     /// The program is held no more.
@@ -77,7 +87,10 @@ impl Folder {
     /// Asks the program to go on.
     pub fn ask(&self, wish: &Restore) -> Result<(), CheckpointError> {
         self.remove(ANSWER)?;
-        self.tell(RESTORE, wish)
+        let id = quoted(&wish.id);
+        let servers: Vec<String> = wish.servers.iter().map(|server| quoted(server)).collect();
+        let servers = servers.join(", ");
+        self.tell(RESTORE, &format!("id = {id}\nservers = [{servers}]\n"))
     }
 
     /// Takes the wish back; false where the program has taken it.
@@ -95,19 +108,34 @@ impl Folder {
         if !self.has(RESTORE) {
             return Ok(None);
         }
-        let wish = self.message(RESTORE);
+        let wish = self.message(RESTORE, |fields| {
+            Some(Restore {
+                id: fields.text("id")?,
+                servers: fields.texts("servers")?,
+            })
+        });
         self.remove(RESTORE)?;
         wish
     }
 
     /// Answers the wish.
     pub fn answer(&self, answer: &Answer) -> Result<(), CheckpointError> {
-        self.tell(ANSWER, answer)
+        let id = quoted(&answer.id);
+        let (name, text) = match &answer.outcome {
+            Ok(server) => ("server", server),
+            Err(reason) => ("reason", reason),
+        };
+        self.tell(ANSWER, &format!("id = {id}\n{name} = {}\n", quoted(text)))
     }
 
     /// Takes the answer to a wish, if it is there.
     pub fn take_answer(&self, id: &str) -> Result<Option<Answer>, CheckpointError> {
-        let answer: Option<Answer> = self.message(ANSWER)?;
+        let answer = self.message(ANSWER, |fields| {
+            let id = fields.text("id")?;
+            let server = fields.text("server").map(Ok);
+            let outcome = server.or_else(|| fields.text("reason").map(Err))?;
+            Some(Answer { id, outcome })
+        })?;
         let answer = answer.filter(|answer| answer.id == id);
         if answer.is_some() {
             self.remove(ANSWER)?;
@@ -115,17 +143,27 @@ impl Folder {
         Ok(answer)
     }
 
-    fn tell(&self, name: &str, message: &impl Serialize) -> Result<(), CheckpointError> {
-        self.write(name, &serde_json::to_vec(message).unwrap_or_default())
+    fn tell(&self, name: &str, message: &str) -> Result<(), CheckpointError> {
+        self.write(name, message.as_bytes())
     }
 
-    fn message<M: DeserializeOwned>(&self, name: &str) -> Result<Option<M>, CheckpointError> {
-        let bytes = self.read(name, LIMIT)?;
-        let parse = |bytes: Vec<u8>| {
-            let parsed = serde_json::from_slice(&bytes);
-            parsed.map_err(|error| self.damaged(format!("{name} cannot be read: {error}")))
+    fn message<M>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&mut Fields) -> Option<M>,
+    ) -> Result<Option<M>, CheckpointError> {
+        let Some(bytes) = self.read(name, LIMIT)? else {
+            return Ok(None);
         };
-        bytes.map(parse).transpose()
+        let fields = Fields::parse(&bytes);
+        let message = fields.and_then(|mut fields| {
+            let message = read(&mut fields)?;
+            fields.are_all().then_some(message)
+        });
+        match message {
+            Some(message) => Ok(Some(message)),
+            None => Err(self.damaged(format!("{name} cannot be read"))),
+        }
     }
 }
 

@@ -7,13 +7,11 @@ use crate::manifest::{CHUNK_BYTES, Digest, MANIFEST_BYTES, Manifest, Part, Place
 use crate::{CheckpointError, Folder};
 
 /// The manifest's file.
-const MANIFEST: &str = "manifest.json";
+const MANIFEST: &str = "manifest.toml";
 /// The folder of chunks.
 const CHUNKS: &str = "chunks";
 /// Ends the name of a chunk's file, which begins with the digest.
 const ENDING: &str = ".chunk";
-
-static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
 
 fn file_of(digest: Digest) -> String {
     format!("{digest}{ENDING}")
@@ -21,7 +19,9 @@ fn file_of(digest: Digest) -> String {
 
 /// Whether all bytes of a chunk are zero.
 fn is_zero(chunk: &[u8]) -> bool {
-    ZEROS.get(..chunk.len()) == Some(chunk)
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let mut pages = chunk.chunks(ZEROS.len());
+    pages.all(|page| ZEROS.get(..page.len()) == Some(page))
 }
 
 /// Removes chunks that a manifest does not name.
@@ -120,13 +120,13 @@ impl Writer {
     /// Has the folder hold this checkpoint in place of the one before: the manifest's digest, by which a [`Reader`] knows it.
     pub fn finish(mut self) -> Result<Digest, CheckpointError> {
         self.chunks.sync()?;
-        let bytes = self.manifest.encode();
-        self.folder.write(MANIFEST, &bytes)?;
+        let text = self.manifest.encode();
+        self.folder.write(MANIFEST, text.as_bytes())?;
         self.is_finished = true;
         self.folder.sync()?;
         // Chunks too many do no harm.
         let _ = sweep(&self.chunks, &self.manifest);
-        Ok(Digest::of(&bytes))
+        Ok(Digest::of(text.as_bytes()))
     }
 }
 

@@ -112,7 +112,7 @@ fn wait_for_answer(
         if folder.is_asking() {
             if asked.elapsed() >= PATIENCE {
                 bail!(
-                    "no program answers for {} within {} s: it has ended, or is on another machine, and held.json is of no use any more",
+                    "no program answers for {} within {} s: it has ended, or is on another machine, and held.toml is of no use any more",
                     folder.path().display(),
                     PATIENCE.as_secs()
                 );

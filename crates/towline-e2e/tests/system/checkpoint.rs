@@ -68,7 +68,7 @@ impl Place {
         let output = self.restore(server.address(), &[]);
         assert!(output.status.success(), "{}", errors(&output));
         assert!(has_sessions(server, 1));
-        assert!(!self.folder.join("held.json").exists());
+        assert!(!self.folder.join("held.toml").exists());
     }
 
     /// A restore that fails for this reason, after which the program is still held.
@@ -80,7 +80,7 @@ impl Place {
             said.contains("still held") && said.contains(reason),
             "{said}"
         );
-        assert!(self.folder.join("held.json").exists());
+        assert!(self.folder.join("held.toml").exists());
     }
 
     /// Files of chunks, with what tells each from a later one of its name.
@@ -202,9 +202,9 @@ fn damaged_contents_are_refused_until_mended() {
     fs::remove_file(&chunk).expect("it is there");
     place.stays(other.address(), "is missing");
     fs::write(&chunk, &contents).expect("it is ours");
-    let manifest = place.folder.join("manifest.json");
+    let manifest = place.folder.join("manifest.toml");
     let text = fs::read_to_string(&manifest).expect("it is there");
-    fs::write(&manifest, text.replacen("\"address\":", "\"address\":1", 1)).expect("it is ours");
+    fs::write(&manifest, text.replacen("address = ", "address = 1", 1)).expect("it is ours");
     place.stays(other.address(), "not the one that the program wrote");
     fs::write(&manifest, text).expect("it is ours");
     // Servers that cannot take it.
@@ -245,9 +245,9 @@ fn folders_that_the_user_did_not_offer_are_refused() {
     place.refuses(&server, "chmod 700");
     close(0o700).expect("it is ours");
     // As from another machine: nobody makes an invitation.
-    fs::write(place.folder.join("held.json"), "{").expect("it is ours");
-    place.refuses(&server, "held.json");
-    fs::remove_file(place.folder.join("held.json")).expect("it is there");
+    fs::write(place.folder.join("held.toml"), "{").expect("it is ours");
+    place.refuses(&server, "held.toml");
+    fs::remove_file(place.folder.join("held.toml")).expect("it is there");
     place.hold(&server);
     // Each invitation is for one checkpoint.
     assert!(!place.folder.join("invitation").exists());
@@ -281,7 +281,7 @@ fn second_checkpoint_at_once_is_the_same_or_refused() {
         asking.map(|asking| asking.join().expect("no panic"))
     });
     assert!(outputs.iter().any(|output| output.status.success()));
-    let is_held = |place: &Place| place.folder.join("held.json").exists();
+    let is_held = |place: &Place| place.folder.join("held.toml").exists();
     assert!(is_held(&place) != is_held(&other));
     match is_held(&place) {
         true => place.restores(&server),
@@ -302,8 +302,8 @@ fn program_that_dies_while_held_leaves_the_folder() {
         let output = place.restore(server.address(), &[]);
         let said = errors(&output);
         assert!(said.contains("no program answers"), "{said}");
-        assert!(place.folder.join("manifest.json").exists());
-        assert!(!place.folder.join("restore.json").exists());
+        assert!(place.folder.join("manifest.toml").exists());
+        assert!(!place.folder.join("restore.toml").exists());
         assert!(has_sessions(&server, 0));
     }
 }
@@ -377,7 +377,7 @@ fn server_that_dies_in_a_checkpoint_leaves_none_or_all() {
             std::thread::sleep(Duration::from_micros(random.below(300_000)));
             server.kill();
         });
-        match place.folder.join("held.json").exists() {
+        match place.folder.join("held.toml").exists() {
             true => {
                 place.restores(&other);
                 ends_well(client);

@@ -80,7 +80,7 @@ impl Session {
         let digest = writer.finish()?;
         Folder::open(path)?.hold(&Held {
             program: program(),
-            pid: std::process::id(),
+            pid: std::process::id().into(),
             server: self.server().into(),
         })?;
         log::info!(
@@ -423,7 +423,7 @@ fn invited(path: &Path) -> Result<Folder, RebuildError> {
     }
     if folder.held()?.is_some() {
         return Err(
-            refuse("a program is held for it; if that one has ended, remove held.json").into(),
+            refuse("a program is held for it; if that one has ended, remove held.toml").into(),
         );
     }
     match folder.lock()? {
