@@ -27,7 +27,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         let digit = |at: usize| match *digits.get(at)? {
             digit @ b'0'..=b'9' => Some(digit - b'0'),
@@ -172,6 +172,11 @@ impl Part {
             chunks: chunks.collect::<Option<_>>()?,
         };
         (fields.are_all() && is_sound(&part)).then_some(part)
+    }
+
+    /// Whether all of it is zeros.
+    pub fn is_zero(&self) -> bool {
+        self.chunks.iter().all(Option::is_none)
     }
 
     /// Bytes of each chunk.

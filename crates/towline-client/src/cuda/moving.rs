@@ -14,7 +14,7 @@ mod contents;
 mod memory;
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Instant;
 
 use towline_backend::cuda::Message;
@@ -71,7 +71,7 @@ impl MovedTo<'_> {
         what: &'static str,
         request: &R,
     ) -> Result<(), RebuildError> {
-        let posted = self.fresh.post(in_context(context), request);
+        let posted = self.fresh.post_rare(in_context(context), request);
         posted.map_err(|status| self.fresh.refused(what, status))
     }
 
@@ -82,7 +82,7 @@ impl MovedTo<'_> {
         what: &'static str,
         request: &R,
     ) -> Result<Vec<u8>, RebuildError> {
-        let answer = self.fresh.ask(in_context(context), "rebuild", request);
+        let answer = self.fresh.ask_rare(in_context(context), request);
         let answer = answer.map_err(|status| self.fresh.refused(what, status))?;
         match answer.status {
             0 => Ok(answer.body),
@@ -113,6 +113,13 @@ impl MovedTo<'_> {
 
 fn in_context(context: u64) -> Actor {
     Actor { context, ..MOVER }
+}
+
+#[inline(never)]
+fn encoded<'a, R: Request<'a>>(request: &R) -> Vec<u8> {
+    let mut body = Vec::new();
+    request.encode(&mut body);
+    body
 }
 
 /// The owner of a session that moves: it knows of the objects that have no recipes.
@@ -248,6 +255,52 @@ impl Session {
         link.end("the session moved to another server".into());
         link.clear();
         Ok(())
+    }
+
+    /// As [`Self::post`], for requests that are made again here: one copy of the code serves all of them.
+    fn post_rare<'a, R: Request<'a>>(&self, actor: Actor, request: &R) -> Result<(), i32> {
+        self.post_bytes(actor, R::ID, &encoded(request))
+    }
+
+    /// As [`Self::ask`], likewise.
+    fn ask_rare<'a, R: Request<'a>>(&self, actor: Actor, request: &R) -> Result<Answer, i32> {
+        self.ask_bytes(actor, R::ID, &encoded(request))
+    }
+
+    /// As [`Self::call`], likewise.
+    fn call_rare<'a, R: Request<'a>>(&self, actor: Actor, request: &R) -> Result<Vec<u8>, i32> {
+        let answer = self.ask_rare(actor, request)?;
+        match answer.status {
+            0 => Ok(answer.body),
+            status => Err(status),
+        }
+    }
+
+    #[inline(never)]
+    fn post_bytes(&self, actor: Actor, id: u16, body: &[u8]) -> Result<(), i32> {
+        self.healthy()?;
+        self.post_held(&mut self.posting())?;
+        let changed = self.changed(id, body);
+        self.post_raw(actor, id, changed.as_deref().unwrap_or(body))
+    }
+
+    #[inline(never)]
+    fn ask_bytes(&self, actor: Actor, id: u16, body: &[u8]) -> Result<Answer, i32> {
+        self.healthy()?;
+        self.post_held(&mut self.posting())?;
+        let changed = self.changed(id, body);
+        let began = Instant::now();
+        self.link().meter.requested();
+        let answer = self.ask_raw(actor, id, changed.as_deref().unwrap_or(body));
+        self.link().meter.waited("rebuild", began.elapsed());
+        answer
+    }
+
+    /// A request as the server is to have it, where that differs.
+    fn changed(&self, id: u16, body: &[u8]) -> Option<Vec<u8>> {
+        let has_aliases = self.has_aliases.load(Ordering::Relaxed);
+        let aliases = || self.aliases.read().unwrap_or_else(PoisonError::into_inner);
+        has_aliases.then(|| aliases().changed(id, body)).flatten()
     }
 
     /// Bytes of this process's memory that making the session again takes, without device code that lies in the program's own files.
@@ -407,7 +460,7 @@ impl Session {
 
     /// Waits until the server has made all that was posted; a failure among it is one of the whole.
     fn accepted(&self) -> Result<(), RebuildError> {
-        let answered = self.call(MOVER, "rebuild", &wire::Ping { token: 0 });
+        let answered = self.call_rare(MOVER, &wire::Ping { token: 0 });
         answered.map_err(|status| self.refused("an object", status))?;
         let failed = self.link().state().failures.values().next().copied();
         match failed {
@@ -458,10 +511,10 @@ impl Session {
             let module = recipe.read::<wire::ModuleLoad<'_>>();
             let library = recipe.read::<wire::LibraryLoad<'_>>();
             let posted = if let Some(made) = module {
-                fresh.post(actor, &wire::ModuleUnload { hmod: made.module })
+                fresh.post_rare(actor, &wire::ModuleUnload { hmod: made.module })
             } else if let Some(made) = library {
                 let library = made.library;
-                fresh.post(actor, &wire::LibraryUnload { library })
+                fresh.post_rare(actor, &wire::LibraryUnload { library })
             } else if recipe.read::<wire::CtxSetLimit>().is_some()
                 || recipe.read::<wire::LibraryModule>().is_some()
                 || recipe.read::<wire::KernelFunction>().is_some()
@@ -503,7 +556,7 @@ impl Session {
         }
         for memory in known.released() {
             let request = wire::PhysicalRelease { memory };
-            let posted = fresh.post(MOVER, &request);
+            let posted = fresh.post_rare(MOVER, &request);
             posted.map_err(|status| fresh.refused("physical memory", status))?;
         }
         self.place_memory(fresh, &known, &spans)?;
@@ -570,7 +623,7 @@ impl Session {
                     digest,
                     ..load
                 };
-                let answer = fresh.ask(actor, "rebuild", &load)?;
+                let answer = fresh.ask_rare(actor, &load)?;
                 let facts = wire::ModuleLoadReply::decode(&answer.body).ok();
                 let facts = facts.and_then(|reply| reply.facts.map(<[u8]>::to_vec));
                 Ok((answer, facts.unwrap_or_default()))
@@ -586,7 +639,7 @@ impl Session {
                     digest,
                     ..load
                 };
-                let answer = fresh.ask(actor, "rebuild", &load)?;
+                let answer = fresh.ask_rare(actor, &load)?;
                 let facts = wire::LibraryLoadReply::decode(&answer.body).ok();
                 let facts = facts.and_then(|reply| reply.facts.map(<[u8]>::to_vec));
                 Ok((answer, facts.unwrap_or_default()))
@@ -788,8 +841,10 @@ fn make_numbered(fresh: &Session, mut recipes: Vec<&Recipe>) -> Result<(), Rebui
     for (number, like) in fillers {
         let actor = in_context(like.context);
         let ended = match like.key {
-            Key::Texture(_) => fresh.post(actor, &wire::TexObjectDestroy { texObject: number }),
-            _ => fresh.post(actor, &wire::SurfObjectDestroy { surfObject: number }),
+            Key::Texture(_) => {
+                fresh.post_rare(actor, &wire::TexObjectDestroy { texObject: number })
+            }
+            _ => fresh.post_rare(actor, &wire::SurfObjectDestroy { surfObject: number }),
         };
         ended.map_err(|status| fresh.refused("a texture or surface", status))?;
     }

@@ -84,7 +84,8 @@ impl Recipe {
         }
     }
 
-    /// The request, if it is one of this kind.
+    /// The request, if it is one of this kind. It is asked in many places, none of which is in a hurry.
+    #[inline(never)]
     pub(super) fn read<'a, R: Request<'a>>(&'a self) -> Option<R> {
         (self.request == R::ID)
             .then(|| R::decode(&self.body).ok())

@@ -5,7 +5,6 @@
 //! so that another tool can dump it. A restore that fails leaves it held.
 
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
 
 use towline_checkpoint::message::{Answer as Told, Held, INVITATION};
 use towline_checkpoint::{
@@ -14,14 +13,12 @@ use towline_checkpoint::{
 };
 use towline_transport::is_trusted;
 
-use super::contents::{ArrayLevel, PIECE, Part, has_addresses, stores_none};
+use super::contents::{ArrayLevel, PIECE, Part, has_addresses, in_turns, stores_none};
 use super::*;
 use crate::state::Event as Ended;
 
 /// Time between two looks whether the program is to go on.
 const LOOK: Duration = Duration::from_millis(100);
-/// Parts that are read from the folder ahead.
-const AHEAD: usize = 2;
 
 const _: () = assert!(PIECE <= PART_BYTES, "each piece of contents is a part");
 
@@ -108,7 +105,7 @@ impl Session {
         writer.manifest_mut().levels = levels.iter().map(stored_level).collect();
         // Where they will lie is not known: an address of any of them may be wrong then.
         let search = self.search_for(variables.iter());
-        self.carry(parts, &search, |context, part, piece| {
+        self.carry(&parts, &search, &mut |context, part, piece| {
             Ok(writer.put(context, place(part), piece)?)
         })?;
         let mut piece = Vec::new();
@@ -282,7 +279,7 @@ impl Session {
         for number in self.contexts() {
             let context = wire::ContextHandle(number);
             let request = wire::SynchronizeContext { context };
-            let waited = fresh.call(in_context(number), "rebuild", &request);
+            let waited = fresh.call_rare(in_context(number), &request);
             waited.map_err(|status| fresh.refused("a write of contents", status))?;
         }
         fresh.accepted()?;
@@ -311,42 +308,22 @@ impl Session {
                 level,
             })?;
         }
-        let (sender, parts) = sync_channel(AHEAD);
-        std::thread::scope(|scope| {
-            let read = move || {
-                for part in &reader.manifest().parts {
-                    let contents = reader.contents(part);
-                    let failed = contents.is_err();
-                    // Nobody takes it where writing has failed.
-                    if sender.send((part, contents)).is_err() || failed {
-                        break;
-                    }
-                }
-            };
-            let thread = std::thread::Builder::new().name("towline-restore".into());
-            let started = thread.spawn_scoped(scope, read);
-            started.map_err(|source| CheckpointError::System {
-                folder: reader.folder().to_owned(),
-                action: "start a thread to read",
-                source,
-            })?;
-            parts
-                .into_iter()
-                .try_for_each(|(part, contents)| self.write_stored(part, contents?))
+        let parts = &reader.manifest().parts;
+        let read = |at: usize, piece: &mut Vec<u8>| Ok(reader.read(&parts[at], piece)?);
+        in_turns(parts.len(), &read, &mut |at, piece| {
+            self.write_stored(&parts[at], piece)
         })
     }
 
-    /// Writes a part, whose contents are all zeros where there are none.
-    fn write_stored(&self, part: &Stored, contents: Option<Vec<u8>>) -> Result<(), RebuildError> {
-        let size = part.size as usize;
-        let zeros = || vec![0; size];
+    fn write_stored(&self, part: &Stored, contents: &[u8]) -> Result<(), RebuildError> {
         match &part.place {
-            Place::Memory { address } => match contents {
-                Some(contents) => {
-                    self.write_part_of(part.context, Part::Bytes(*address, size), &contents)
-                }
-                None => self.clear(part.context, *address, part.size),
-            },
+            Place::Memory { address } if part.is_zero() => {
+                self.clear(part.context, *address, part.size)
+            }
+            Place::Memory { address } => {
+                let whole = Part::Bytes(*address, contents.len());
+                self.write_part_of(part.context, whole, contents)
+            }
             Place::Rows {
                 array,
                 row,
@@ -356,7 +333,7 @@ impl Session {
             } => {
                 let start = [*row as usize, *slice as usize];
                 let rows = Part::Rows(*array, start, [*width as usize, *rows as usize]);
-                self.write_part_of(part.context, rows, &contents.unwrap_or_else(zeros))
+                self.write_part_of(part.context, rows, contents)
             }
             Place::Variable {
                 code,
@@ -370,9 +347,9 @@ impl Session {
                 let (there, bytes) = place.ok_or(RebuildError::Unmovable(
                     "the server does not find a variable of its device code",
                 ))?;
-                let size = size.min(bytes.saturating_sub(*offset) as usize);
-                let mut contents = contents.unwrap_or_else(zeros);
-                contents.truncate(size);
+                // Code that is built there may round a variable's size otherwise.
+                let size = contents.len().min(bytes.saturating_sub(*offset) as usize);
+                let contents = contents.get(..size).unwrap_or_default();
                 let at = Part::Bytes(there + offset, size);
                 let mut now = vec![0; size];
                 self.read_part_of(part.context, at, &mut now)?;
@@ -383,7 +360,7 @@ impl Session {
                 if *linked && there != *address {
                     return Err(has_addresses(name));
                 }
-                self.write_part_of(part.context, at, &contents)
+                self.write_part_of(part.context, at, contents)
             }
         }
     }
@@ -398,12 +375,12 @@ impl Session {
             width: size,
             height: 1,
         };
-        let posted = self.post(in_context(context), &request);
+        let posted = self.post_rare(in_context(context), &request);
         posted.map_err(|status| self.refused("a write of contents", status))
     }
 }
 
-/// The folder, where the user wants one checkpoint in it, and nobody else is at it.
+/// The folder, where the user wants one checkpoint in it, and nobody else is at it. A server that guesses learns nothing of what is where.
 fn invited(path: &Path) -> Result<Folder, RebuildError> {
     let refuse = |why| CheckpointError::Folder {
         folder: path.to_owned(),
@@ -414,13 +391,15 @@ fn invited(path: &Path) -> Result<Folder, RebuildError> {
             "its program runs with more rights than its user",
         ));
     }
-    let folder = Folder::open(path)?;
-    if !folder.has(INVITATION) {
-        return Err(refuse(
-            "it holds no file `invitation`, by which the user of the program's machine allows one checkpoint in it; make one with `touch`",
+    let folder = Folder::open(path)
+        .inspect_err(|error| log::warn!("no checkpoint: {error}"))
+        .ok();
+    let folder = folder.filter(|folder| folder.has(INVITATION));
+    let folder = folder.ok_or_else(|| {
+        refuse(
+            "its user has not offered it; on the program's machine make it, for that user alone (install -d -m 700), and a file `invitation` in it",
         )
-        .into());
-    }
+    })?;
     if folder.held()?.is_some() {
         return Err(
             refuse("a program is held for it; if that one has ended, remove held.toml").into(),
@@ -428,7 +407,7 @@ fn invited(path: &Path) -> Result<Folder, RebuildError> {
     }
     match folder.lock()? {
         true => Ok(folder),
-        false => Err(refuse("another program writes to it").into()),
+        false => Err(refuse("another program is at it").into()),
     }
 }
 
@@ -463,5 +442,33 @@ fn stored_level(level: &ArrayLevel) -> Level {
         number,
         array,
         level,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_without_invitation_are_refused_alike() {
+        let above = tempfile::tempdir().expect("room for temporary files");
+        let path = above.path().join("held");
+        let refused = || invited(&path).expect_err("nobody offers it").to_string();
+        let missing = refused();
+        let folder = Folder::make(&path).expect("there is room");
+        assert_eq!(refused(), missing);
+        folder.invite().expect("it is ours");
+        let held = Held {
+            program: "train".into(),
+            pid: 1,
+            server: "tcp://gpu1:7140".into(),
+        };
+        folder.hold(&held).expect("it is ours");
+        assert!(refused().contains("a program is held"));
+        folder.release().expect("it is ours");
+        let offered = invited(&path).expect("it is offered");
+        assert!(refused().contains("another program"));
+        drop(offered);
+        assert!(invited(&path).is_ok());
     }
 }

@@ -65,7 +65,7 @@ impl Session {
             .iter()
             .filter(|found| found.ours.0 != found.theirs.0);
         let search = self.search_for(elsewhere);
-        self.carry(parts, &search, |context, part, piece| {
+        self.carry(&parts, &search, &mut |context, part, piece| {
             fresh.write_part_of(context, part, piece)
         })?;
         variables
@@ -112,36 +112,19 @@ impl Session {
     /// Reads here and has each piece written elsewhere while the next is read.
     pub(super) fn carry(
         &self,
-        parts: Vec<(u64, Part)>,
+        parts: &[(u64, Part)],
         search: &Search,
-        mut write: impl FnMut(u64, Part, &[u8]) -> Result<(), RebuildError>,
+        write: &mut dyn FnMut(u64, Part, &[u8]) -> Result<(), RebuildError>,
     ) -> Result<(), RebuildError> {
-        let (sender, pieces) = sync_channel::<(u64, Part, Vec<u8>)>(1);
-        let (back, used) = channel::<Vec<u8>>();
-        let read = move || {
-            for (context, part) in parts {
-                let mut piece = used.try_recv().unwrap_or_default();
-                piece.resize(part.size(), 0);
-                self.read_part_of(context, part, &mut piece)?;
-                stores_none(&piece, search)?;
-                // Nobody takes it where writing has failed, which tells.
-                if sender.send((context, part, piece)).is_err() {
-                    break;
-                }
-            }
-            Ok(())
+        let read = |at: usize, piece: &mut Vec<u8>| {
+            let (context, part) = parts[at];
+            piece.resize(part.size(), 0);
+            self.read_part_of(context, part, piece)?;
+            stores_none(piece, search)
         };
-        std::thread::scope(|scope| {
-            let reading = scope.spawn(read);
-            let written = pieces.into_iter().try_for_each(|(context, part, piece)| {
-                let written = write(context, part, &piece);
-                let _ = back.send(piece);
-                written
-            });
-            let read = reading
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            written.and(read)
+        in_turns(parts.len(), &read, &mut |at, piece| {
+            let (context, part) = parts[at];
+            write(context, part, piece)
         })
     }
 
@@ -402,6 +385,39 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// Reads pieces by their numbers, and writes each while the next is read.
+pub(super) fn in_turns(
+    count: usize,
+    read: &(dyn Fn(usize, &mut Vec<u8>) -> Result<(), RebuildError> + Sync),
+    write: &mut dyn FnMut(usize, &[u8]) -> Result<(), RebuildError>,
+) -> Result<(), RebuildError> {
+    let (sender, pieces) = sync_channel::<(usize, Vec<u8>)>(1);
+    let (back, used) = channel::<Vec<u8>>();
+    let read = move || {
+        for at in 0..count {
+            let mut piece = used.try_recv().unwrap_or_default();
+            read(at, &mut piece)?;
+            // Nobody takes it where writing has failed, which tells.
+            if sender.send((at, piece)).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(read);
+        let written = pieces.into_iter().try_for_each(|(at, piece)| {
+            let written = write(at, &piece);
+            let _ = back.send(piece);
+            written
+        });
+        let read = reading
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        written.and(read)
+    })
 }
 
 /// Refuses contents in which the program has stored where a variable lies that lies elsewhere there.

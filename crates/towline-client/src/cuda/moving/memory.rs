@@ -86,7 +86,7 @@ impl Session {
             span_size,
             ..*reserve
         };
-        let asked = fresh.call(in_context(recipe.context), "rebuild", &request);
+        let asked = fresh.call_rare(in_context(recipe.context), &request);
         let asked = asked.map(|_| ());
         asked.map_err(|status| fresh.unplaced("addresses", address, status))
     }
@@ -106,7 +106,7 @@ impl Session {
             span,
             span_size,
         };
-        let asked = fresh.call(MOVER, "rebuild", &request).map(|_| ());
+        let asked = fresh.call_rare(MOVER, &request).map(|_| ());
         asked.map_err(|status| fresh.unplaced("addresses", alias.known, status))
     }
 
@@ -117,13 +117,21 @@ impl Session {
         known: &recipe::Known,
         spans: &Spans,
     ) -> Result<(), RebuildError> {
-        let mut groups: BTreeMap<(u64, (u64, u64)), Group> = BTreeMap::new();
+        let mut groups: Vec<Group> = Vec::new();
         for recipe in known.in_order() {
             let Some((address, size)) = allocation(recipe) else {
                 continue;
             };
-            let group = groups.entry((recipe.context, spans.around(address)));
-            let group = group.or_default();
+            let place = (recipe.context, spans.around(address));
+            let known = groups.iter().position(|group| group.place == place);
+            let at = known.unwrap_or_else(|| {
+                groups.push(Group {
+                    place,
+                    ..Group::default()
+                });
+                groups.len() - 1
+            });
+            let group = &mut groups[at];
             group.words.extend([address, size]);
             match recipe.read::<wire::PoolAlloc>() {
                 Some(made) => group.of_pools.push((made.pool.0, address, size)),
@@ -132,8 +140,9 @@ impl Session {
         }
         let devices = devices(known);
         // Memory at addresses that the pool itself would have to have. Before its first allocation it has none, and then many.
-        let mut pools: BTreeMap<(u64, u64), Vec<(u64, u64)>> = BTreeMap::new();
-        for ((context, (span, span_size)), group) in groups {
+        let mut of_pools: Vec<(u64, u64, (u64, u64))> = Vec::new();
+        for group in groups {
+            let (context, (span, span_size)) = group.place;
             let device = devices.get(&context).copied();
             let device = device.ok_or(RebuildError::Unmovable(
                 "memory of it is of a context that has ended",
@@ -145,22 +154,25 @@ impl Session {
                 words: group.words.len() as u32,
                 allocations: wire::List::Values(&group.words),
             };
-            match fresh.call(in_context(context), "rebuild", &request) {
+            match fresh.call_rare(in_context(context), &request) {
                 Ok(_) => {}
                 Err(wire::CUDA_ERROR_ALREADY_MAPPED) if !group.has_others => {
-                    for (pool, address, size) in group.of_pools {
-                        let pool = pools.entry((context, pool)).or_default();
-                        pool.push((address, size));
-                    }
+                    let allocations = group.of_pools.into_iter();
+                    of_pools.extend(
+                        allocations.map(|(pool, address, size)| (context, pool, (address, size))),
+                    );
                 }
                 Err(status) => return Err(fresh.unplaced("memory", span, status)),
             }
         }
-        for ((context, pool), allocations) in pools {
+        while let Some((context, pool, (address, _))) = of_pools.first().copied() {
+            let is_of_it = |other: &mut (u64, u64, _)| (other.0, other.1) == (context, pool);
+            let allocations = of_pools.extract_if(.., is_of_it);
+            let allocations: Vec<_> = allocations.map(|(_, _, allocation)| allocation).collect();
             if !fill_pool(fresh, context, pool, &allocations)? {
                 return Err(RebuildError::Taken {
                     server: fresh.server().into(),
-                    address: allocations[0].0,
+                    address,
                 });
             }
         }
@@ -171,6 +183,8 @@ impl Session {
 /// Allocations of one span.
 #[derive(Default)]
 struct Group {
+    /// The context, and the span: where it begins, and its bytes.
+    place: (u64, (u64, u64)),
     /// Address and bytes of each.
     words: Vec<u64>,
     /// Those of pools: the pool, where each begins, and its bytes.
@@ -220,7 +234,7 @@ fn fill_pool(
             pool: wire::MemoryPoolHandle(pool),
             size,
         };
-        let body = match fresh.call(actor, "rebuild", &request) {
+        let body = match fresh.call_rare(actor, &request) {
             // A gap may be larger than memory.
             Err(wire::CUDA_ERROR_OUT_OF_MEMORY) => return Ok(0),
             body => body.map_err(|status| fresh.refused(what, status))?,
@@ -234,7 +248,7 @@ fn fill_pool(
             return Ok(());
         }
         let stream = wire::StreamHandle(0);
-        let freed = fresh.post(actor, &wire::PoolFree { stream, address });
+        let freed = fresh.post_rare(actor, &wire::PoolFree { stream, address });
         freed.map_err(|status| fresh.refused(what, status))
     };
     let mut sorted = allocations.to_vec();
