@@ -3,8 +3,8 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,7 +14,9 @@ use tempfile::TempDir;
 use crate::migration::{
     LIMIT, ask, ends_well, errors, has_sessions, only, sessions, soft, steady, steady_cuda,
 };
-use crate::support::{Client, Random, Server, holds_within, opencl_program, towline};
+use crate::support::{
+    Client, Random, Server, forget_surroundings, holds_within, opencl_program, towline,
+};
 
 /// A folder for checkpoints, which is not made yet.
 struct Place {
@@ -398,11 +400,50 @@ fn criu_works() -> bool {
     works
 }
 
-fn criu(action: &str, images: &Path, more: &[&str]) -> Output {
-    let images = images.to_str().expect("it is text");
-    let arguments = [action, "--images-dir", images, "--shell-job"];
-    let output = Command::new("criu").args(arguments).args(more).output();
-    output.expect("criu is a program")
+/// A program whose input and output are files, as CRIU can bring them back.
+struct OfFiles {
+    folder: TempDir,
+    process: Child,
+}
+
+impl OfFiles {
+    fn start(server: &Server) -> Self {
+        let folder = tempfile::tempdir().expect("room for temporary files");
+        let input = folder.path().join("input");
+        let made = Command::new("mkfifo").arg(&input).status();
+        assert!(made.expect("mkfifo is a program").success());
+        // Both ends are its own: it waits until somebody writes.
+        let input = fs::File::options().read(true).write(true).open(&input);
+        let output = fs::File::create(folder.path().join("output"));
+        let errors = fs::File::create(folder.path().join("errors"));
+        let mut program = Command::new("setsid");
+        forget_surroundings(&mut program);
+        let process = program
+            .arg(towline())
+            .args(["run", "--server", server.address()])
+            .arg(opencl_program("cuda_steady"))
+            .arg("4")
+            .stdin(input.expect("it is there"))
+            .stdout(output.expect("there is room"))
+            .stderr(errors.expect("there is room"))
+            .spawn();
+        let started = Self {
+            folder,
+            process: process.expect("setsid is a program"),
+        };
+        assert!(holds_within(LIMIT, || started.has_said("computing")));
+        started
+    }
+
+    fn has_said(&self, word: &str) -> bool {
+        let said = fs::read_to_string(self.folder.path().join("output"));
+        said.is_ok_and(|said| said.contains(word))
+    }
+
+    fn go_on(&self) {
+        let written = fs::write(self.folder.path().join("input"), "\n");
+        written.expect("it listens");
+    }
 }
 
 #[test]
@@ -413,27 +454,27 @@ fn held_program_is_dumped_and_brought_back() {
     let (server, other) = (soft(), soft());
     let place = Place::new();
     let images = tempfile::tempdir().expect("room for temporary files");
-    let client = steady_cuda(&server, &["4"]);
-    place.hold(&server);
-    let tree = client.pid().as_raw_nonzero().to_string();
-    let dumped = criu("dump", images.path(), &["--tree", &tree]);
-    assert!(dumped.status.success(), "{}", errors(&dumped));
-    drop(client.finish());
     let images = images.path().to_str().expect("it is text");
-    let restored = place.restore(
-        other.address(),
-        &[
-            "criu",
-            "restore",
-            "--restore-detached",
-            "--shell-job",
-            "--images-dir",
-            images,
-        ],
-    );
+    let mut program = OfFiles::start(&server);
+    place.hold(&server);
+    let tree = program.process.id().to_string();
+    let dump = ["dump", "--tree", &tree, "--images-dir", images];
+    let dumped = Command::new("criu").args(dump).output();
+    let dumped = dumped.expect("criu is a program");
+    assert!(dumped.status.success(), "{}", errors(&dumped));
+    // It is dead, and its process id free.
+    program.process.wait().expect("it is a child");
+    let restore = [
+        "criu",
+        "restore",
+        "--restore-detached",
+        "--images-dir",
+        images,
+    ];
+    let restored = place.restore(other.address(), &restore);
     assert!(restored.status.success(), "{}", errors(&restored));
     assert!(has_sessions(&other, 1));
-    let pid = tree.parse().ok().and_then(Pid::from_raw).expect("a number");
-    kill_process(pid, Signal::KILL).expect("it lives");
-    assert!(towline().exists() && has_sessions(&other, 0));
+    program.go_on();
+    assert!(holds_within(LIMIT, || program.has_said("rounds")));
+    assert!(has_sessions(&other, 0));
 }
