@@ -171,7 +171,9 @@ impl Session {
                     return moved.checkpoint(&folder, &owner, &access, left);
                 }
                 #[cfg(not(unix))]
-                Wish::Checkpoint(_) => return Err("this system has no checkpoints".into()),
+                Wish::Checkpoint(folder) => {
+                    return Err(format!("{folder}: this system has no checkpoints"));
+                }
                 Wish::Move(to) => to.parse::<Address>(),
             };
             let to = &to.map_err(|error| error.to_string())?;

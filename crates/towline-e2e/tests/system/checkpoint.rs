@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::migration::{
-    LIMIT, ask, ends_well, errors, has_sessions, only, sessions, soft, steady, steady_cuda,
+    LIMIT, ask, ends_well, errors, has_sessions, moves, only, sessions, soft, steady, steady_cuda,
 };
 use crate::support::{
     Client, Random, Server, forget_surroundings, holds_within, opencl_program, towline,
@@ -169,6 +169,27 @@ fn variables_come_back_with_what_the_program_was_told() {
         place.restores(&servers[(turn + 1) % 2]);
     }
     ends_well(client);
+}
+
+#[test]
+fn arrays_and_second_devices_come_back() {
+    let two_devices = ["--backend", "null", "--cuda", "soft:2"];
+    let servers = [(); 2].map(|()| Server::start_with(&two_devices, &[]));
+    let mut client = Client::new(&[&servers[0]], opencl_program("cuda_arrays")).start();
+    client.wait_for("holds");
+    let place = Place::new();
+    place.hold(&servers[0]);
+    place.restores(&servers[1]);
+    // And by a move.
+    moves(&servers[1], &servers[0]);
+    place.hold(&servers[0]);
+    place.restores(&servers[1]);
+    client.go_on();
+    let lines = client.finish().lines_of_success();
+    assert!(
+        lines.contains(&"right on 2 devices".to_owned()),
+        "{lines:?}"
+    );
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn migrate(from: &Server, session: u64, to: &str) -> Output {
     ask(&["migrate", &session, "--to", to, "--server", from.address()])
 }
 
-fn moves(from: &Server, to: &Server) {
+pub(crate) fn moves(from: &Server, to: &Server) {
     let output = migrate(from, only(from), to.address());
     assert!(output.status.success(), "{}", errors(&output));
     assert_eq!(sessions(from).len(), 0);

@@ -29,6 +29,10 @@ impl Part {
 }
 
 /// A variable of device code, in a context.
+#[cfg_attr(
+    not(unix),
+    allow(dead_code, reason = "checkpoints read what moves do not")
+)]
 pub(super) struct Found {
     pub(super) context: u64,
     /// The module or library.
