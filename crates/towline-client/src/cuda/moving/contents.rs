@@ -10,6 +10,12 @@ use crate::raw::HostPtr;
 /// Largest piece of contents that the client holds.
 pub(super) const PIECE: usize = 16 << 20;
 
+/// Whether something was done.
+type Done = Result<(), RebuildError>;
+
+/// Parts, with their contexts.
+type Parts = Vec<(u64, Part)>;
+
 /// A part of some contents.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
@@ -82,7 +88,7 @@ impl Session {
         &self,
         fresh: Option<&Self>,
         owner: &dyn Owner,
-    ) -> Result<(Vec<(u64, Part)>, Vec<ArrayLevel>), RebuildError> {
+    ) -> Result<(Parts, Vec<ArrayLevel>), RebuildError> {
         let known = self.recipes.lock();
         let (mut parts, mut levels) = (Vec::new(), Vec::new());
         let homes = memory::homes(&known);
@@ -118,7 +124,7 @@ impl Session {
         &self,
         parts: &[(u64, Part)],
         search: &Search,
-        write: &mut dyn FnMut(u64, Part, &[u8]) -> Result<(), RebuildError>,
+        write: &mut dyn FnMut(u64, Part, &[u8]) -> Done,
     ) -> Result<(), RebuildError> {
         let read = |at: usize, piece: &mut Vec<u8>| {
             let (context, part) = parts[at];
@@ -394,8 +400,8 @@ impl Session {
 /// Reads pieces by their numbers, and writes each while the next is read.
 pub(super) fn in_turns(
     count: usize,
-    read: &(dyn Fn(usize, &mut Vec<u8>) -> Result<(), RebuildError> + Sync),
-    write: &mut dyn FnMut(usize, &[u8]) -> Result<(), RebuildError>,
+    read: &(dyn Fn(usize, &mut Vec<u8>) -> Done + Sync),
+    write: &mut dyn FnMut(usize, &[u8]) -> Done,
 ) -> Result<(), RebuildError> {
     let (sender, pieces) = sync_channel::<(usize, Vec<u8>)>(1);
     let (back, used) = channel::<Vec<u8>>();
