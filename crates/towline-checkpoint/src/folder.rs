@@ -106,7 +106,7 @@ impl Folder {
     /// Writes a file, which appears under its name as a whole, or not.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
         let failed = |error| self.failed("write a file", error);
-        // What a writer that died has left.
+        // A writer that died may have left one.
         self.remove(DRAFT)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let draft = rustix::fs::openat(&self.itself, DRAFT, flags, FILE_MODE);

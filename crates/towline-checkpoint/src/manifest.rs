@@ -90,7 +90,7 @@ pub struct Level {
 pub struct Part {
     /// The context that it is of.
     pub context: u64,
-    /// Where it belongs.
+    /// The place that it belongs to.
     pub place: Place,
     /// Its bytes, at most [`PART_BYTES`].
     pub size: u64,
@@ -188,7 +188,7 @@ impl Part {
     }
 }
 
-/// Where a part of the contents belongs.
+/// The place of a part of the contents.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Place {
     /// Device memory.

@@ -34,7 +34,7 @@ pub(crate) fn checkpoint(options: &CheckpointOptions) -> anyhow::Result<ExitCode
         false => None,
     };
     let outcome = server.checkpoint(id, name);
-    // Where the program has not taken it, it is for no later checkpoint.
+    // A later checkpoint needs one of its own, also if the program has not taken this one.
     if let Some(folder) = folder {
         folder.remove(INVITATION)?;
     }

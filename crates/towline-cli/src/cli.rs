@@ -45,9 +45,9 @@ pub(crate) enum Command {
     /// Write what a session's devices hold into a folder, free its place, and hold the program
     ///
     /// The program's own process writes into the folder, leaves the server, and waits: `towline run --restore DIR` has it go on with this server
-    /// or another, with the same memory at the same addresses. While it is held it has no connection, so that CRIU can dump it. What cannot move
-    /// has no checkpoint, and is refused by name before anything changes; whatever fails leaves the session as it was. Sessions of CUDA only.
-    /// Who may ask is as for `towline migrate`.
+    /// or another, with the same memory at the same addresses. While it is held it has no connection, so that CRIU can dump it. A session that
+    /// cannot move cannot be held, and is refused by name before anything changes; a failure leaves the session as it was. CUDA only. A
+    /// tenant holds its own sessions; a tenant with --admin, and a client of a server with one token for all, holds any.
     Checkpoint(CheckpointOptions),
     /// Print a completion script for a shell
     Completions(CompletionsOptions),
@@ -176,8 +176,8 @@ pub(crate) struct CheckpointOptions {
     pub(crate) session: u64,
     /// Folder on the program's machine to write into
     ///
-    /// Of the program's user alone. On that machine it is made, with the file `invitation` that allows one checkpoint; from another machine, make
-    /// both there first: install -d -m 700 DIR; touch DIR/invitation. With an earlier checkpoint in it only what has changed is written.
+    /// It is the program's user's alone. On that machine it is made, with the file `invitation` that allows one checkpoint; from another
+    /// machine, make both there first: install -d -m 700 DIR; touch DIR/invitation. Over an earlier checkpoint only changes are written.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
@@ -691,9 +691,9 @@ pub(crate) struct RunOptions {
     pub(crate) links: Option<PathBuf>,
     /// Have the program go on that is held for this checkpoint, in place of starting one; see `towline checkpoint`
     ///
-    /// The program is on this machine, held or brought back by another tool, which may be the PROGRAM here: it is started first. With --server the
-    /// session goes to the first of these servers that takes it, else to the one that it left. Where none does, the reason is told and the
-    /// program stays held. Exit status: that of PROGRAM, or 0, or 125 where the program is still held.
+    /// The program is held on this machine, or PROGRAM brings it back first, such as `criu restore`. The session goes to the first server of
+    /// --server that takes it, without that option to the one that it left. If none does, the reason is told and the program stays held.
+    /// Exit status: that of PROGRAM, or 0; 125 if the program is still held.
     #[arg(long, value_name = "DIR")]
     pub(crate) restore: Option<PathBuf>,
     /// The program and its arguments

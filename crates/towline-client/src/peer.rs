@@ -70,7 +70,7 @@ pub(crate) struct Control {
 }
 
 struct Answers {
-    /// Where to ask; sending happens under the same lock. `None` once the session is over: not even a descriptor is left.
+    /// The connection to ask on; sending happens under the same lock. `None` once the session is over: not even a descriptor is left.
     connection: Option<Arc<dyn Connection>>,
     /// By lane.
     waiting: HashMap<u64, Sender<Message>>,

@@ -33,7 +33,7 @@ static const Shape SHAPES[] = {
     {.width = 96, .height = 40, .format = 3, .channels = 2},
 };
 
-/* What array `number` holds at a place; the third one holds zeros. */
+/* The word of array `number` at a place; the third array holds zeros. */
 static uint32_t word(int number, size_t at)
 {
     return number == 2 ? 0 : (uint32_t)(at * 2654435761u) + (uint32_t)number;

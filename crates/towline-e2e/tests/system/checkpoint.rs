@@ -148,6 +148,22 @@ fn program_is_held_again_and_again() {
 }
 
 #[test]
+fn program_over_shared_memory_is_held() {
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let listen = |name: &str| format!("shm://{}/{name}", folder.path().display());
+    let options = ["--backend", "null", "--cuda", "soft"];
+    let servers = ["one", "two"].map(|name| Server::start_at(&listen(name), &options));
+    let client = steady_cuda(&servers[0], &["4"]);
+    let place = Place::new();
+    place.hold(&servers[0]);
+    let sockets = ties(client.pid());
+    let sockets = sockets.iter().filter(|tie| tie.starts_with("socket:"));
+    assert_eq!(sockets.count(), 0);
+    place.restores(&servers[1]);
+    ends_well(client);
+}
+
+#[test]
 fn without_server_it_returns_where_it_was() {
     let server = soft();
     let client = steady_cuda(&server, &[]);

@@ -11,10 +11,10 @@ use towline_transport::{Address, Connection, Registry, TransportError, recv_exac
 use towline_wire::control::{
     AttachPreamble, Channel, CheckpointSession, ConnectionKind, ControlError, CudaDevices, Devices,
     HandshakeError, Hello, KillSession, LaneKey, LeaseChanged, LeaseGiven, Message, MessageBuffer,
-    MigrateSession, NONCE_BYTES, Purpose, Reject, RejectCode, ResumeSession, SHOWN_NAME, SHOWN_TEXT,
-    ServerDrains, ServerHandshake, ServerLimit, ServerProgress, SessionCheckpointed, SessionEnded,
-    SessionGrant, SessionKilled, SessionMigrated, SessionResumed, Status, TICKET_BYTES,
-    Tenants as _, Ticket, labels, limits, printable,
+    MigrateSession, NONCE_BYTES, Purpose, Reject, RejectCode, ResumeSession, SHOWN_NAME,
+    SHOWN_TEXT, ServerDrains, ServerHandshake, ServerLimit, ServerProgress, SessionCheckpointed,
+    SessionEnded, SessionGrant, SessionKilled, SessionMigrated, SessionResumed, Status,
+    TICKET_BYTES, Tenants as _, Ticket, labels, limits, printable,
 };
 
 use super::accept::UnprovenGuard;

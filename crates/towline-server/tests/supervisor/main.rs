@@ -38,11 +38,12 @@ use towline_transport::{
     Address, ConnectOptions, Connection, Registry, TransportError, recv_exact, recv_exact_within,
 };
 use towline_wire::control::{
-    AttachPreamble, Channel, CheckpointSession, ClientHandshake, ClientProgress, HandshakeError, Hello, KillSession,
-    LaneEnd, LaneKey, Message, MessageBuffer, MigrateSession, NvmlQuestions, PEER_CHALLENGE_BYTES,
-    PEER_HELLO_BYTES, PeerConnect, PeerConnector, PeerOffer, Purpose, Question, Reject, RejectCode,
-    ResumeSession, ServerIdentity, SessionCheckpointed, SessionLimits, SessionMigrated, Status, TICKET_BYTES, Ticket,
-    Token, VersionRange, Welcome, labels, limits,
+    AttachPreamble, Channel, CheckpointSession, ClientHandshake, ClientProgress, HandshakeError,
+    Hello, KillSession, LaneEnd, LaneKey, Message, MessageBuffer, MigrateSession, NvmlQuestions,
+    PEER_CHALLENGE_BYTES, PEER_HELLO_BYTES, PeerConnect, PeerConnector, PeerOffer, Purpose,
+    Question, Reject, RejectCode, ResumeSession, ServerIdentity, SessionCheckpointed,
+    SessionLimits, SessionMigrated, Status, TICKET_BYTES, Ticket, Token, VersionRange, Welcome,
+    labels, limits,
 };
 use towline_wire::nvml::{
     DeviceGetMemoryInfo, DeviceGetMemoryInfoReply, DeviceGetPowerUsage, DeviceGetPowerUsageReply,

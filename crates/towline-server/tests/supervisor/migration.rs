@@ -156,7 +156,10 @@ pub(super) fn checkpointed_session_is_ended_and_audited() -> Result<(), Failed> 
     // One that is under way takes no other wish.
     asking[1].ask_for_checkpoint(1, "/elsewhere");
     let other = asking[1].checkpointed().expect_err("it is under way");
-    assert!(other.contains("about to write a checkpoint into /held"), "{other}");
+    assert!(
+        other.contains("about to write a checkpoint into /held"),
+        "{other}"
+    );
     asking[2].ask_to_migrate(1, ELSEWHERE);
     assert!(asking[2].migrated().is_err());
     let answer = SessionCheckpointed {

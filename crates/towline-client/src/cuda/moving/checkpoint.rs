@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 const _: () = assert!(PIECE <= PART_BYTES, "each piece of contents is a part");
 
-/// What a session that is held takes along from its last link.
+/// The state of a held session's last link that later calls may ask for.
 struct Kept {
     events: HashMap<u64, Ended>,
     failures: HashMap<u64, i32>,
@@ -103,7 +103,7 @@ impl Session {
             self.find_variables(None, &known, owner, &Ahead::default())?
         };
         writer.manifest_mut().levels = levels.iter().map(stored_level).collect();
-        // Where they will lie is not known: an address of any of them may be wrong then.
+        // Their next addresses are not known: each of the present ones may be wrong then.
         let search = self.search_for(variables.iter());
         self.carry(&parts, &search, &mut |context, part, piece| {
             Ok(writer.put(context, place(part), piece)?)
