@@ -47,6 +47,7 @@ mod tests {
             "-bench-soft",
             "-bench",
             "-calibrate",
+            "-checkpoint",
             "-completions",
             "-devices",
             "-doctor",
