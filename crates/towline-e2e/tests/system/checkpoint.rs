@@ -15,7 +15,7 @@ use crate::migration::{
     LIMIT, ask, ends_well, errors, has_sessions, moves, only, sessions, soft, steady, steady_cuda,
 };
 use crate::support::{
-    Client, Random, Server, forget_surroundings, holds_within, opencl_program, towline,
+    Client, Proxy, Random, Server, forget_surroundings, holds_within, opencl_program, towline,
 };
 
 /// A folder for checkpoints, which is not made yet.
@@ -425,6 +425,32 @@ fn server_that_dies_in_a_checkpoint_leaves_none_or_all() {
             false => client.kill(),
         }
     }
+}
+
+#[test]
+fn connections_may_be_cut_in_a_checkpoint() {
+    let server = soft();
+    let proxy = Proxy::to(server.address(), None);
+    let options = ["--server", &proxy.address()];
+    let mut client = Client::with_options(&options, opencl_program("cuda_steady")).start();
+    client.wait_for("computing");
+    let place = Place::new();
+    let mut random = Random::new();
+    for _ in 0..4 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| place.checkpoint(&server));
+            std::thread::sleep(Duration::from_micros(random.below(100_000)));
+            proxy.reset_all();
+        });
+        // It is held, or goes on.
+        if place.folder.join("held.toml").exists() {
+            assert!(has_sessions(&server, 0));
+            let output = ask(&["run", "--restore", place.name()]);
+            assert!(output.status.success(), "{}", errors(&output));
+        }
+        assert!(has_sessions(&server, 1));
+    }
+    ends_well(client);
 }
 
 /// Whether CRIU can dump processes here; it says why not.
