@@ -235,7 +235,7 @@ fn damaged_contents_are_refused_until_mended() {
     let (chunk, _) = place.chunks().remove(0);
     let contents = fs::read(&chunk).expect("it is there");
     let mut flipped = contents.clone();
-    flipped[17] ^= 1;
+    flipped[0] ^= 1;
     fs::write(&chunk, &flipped).expect("it is ours");
     place.stays(other.address(), "other contents than its name says");
     fs::remove_file(&chunk).expect("it is there");
