@@ -39,9 +39,13 @@ impl Place {
     }
 
     fn checkpoint(&self, server: &Server) -> Output {
-        let session = only(server).to_string();
+        self.checkpoint_of(only(server), server.address())
+    }
+
+    fn checkpoint_of(&self, session: u64, server: &str) -> Output {
+        let session = session.to_string();
         let arguments = ["checkpoint", &session, "--out", self.name()];
-        ask(&[&arguments[..], &["--server", server.address()]].concat())
+        ask(&[&arguments[..], &["--server", server]].concat())
     }
 
     /// Has the only session of a server held here.
@@ -300,22 +304,8 @@ fn second_checkpoint_at_once_is_the_same_or_refused() {
     let client = steady_cuda(&server, &["40"]);
     let (place, other) = (Place::new(), Place::new());
     let outputs = std::thread::scope(|scope| {
-        let session = only(&server).to_string();
-        let start = |place: &Place| {
-            let folder = place.name().to_owned();
-            let arguments = [session.clone(), server.address().to_owned()];
-            scope.spawn(move || {
-                let [session, server] = arguments;
-                ask(&[
-                    "checkpoint",
-                    &session,
-                    "--out",
-                    &folder,
-                    "--server",
-                    &server,
-                ])
-            })
-        };
+        let (session, server) = (only(&server), server.address());
+        let start = |place| scope.spawn(move || Place::checkpoint_of(place, session, server));
         let asking = [start(&place), start(&place), start(&other)];
         asking.map(|asking| asking.join().expect("no panic"))
     });
@@ -390,8 +380,9 @@ fn client_that_dies_in_a_checkpoint_leaves_no_session() {
     for _ in 0..4 {
         let (server, place) = (soft(), Place::new());
         let mut client = steady_cuda(&server, &["40"]);
+        let session = only(&server);
         std::thread::scope(|scope| {
-            scope.spawn(|| place.checkpoint(&server));
+            scope.spawn(|| place.checkpoint_of(session, server.address()));
             std::thread::sleep(Duration::from_micros(random.below(150_000)));
             client.kill();
         });
@@ -406,13 +397,10 @@ fn server_that_dies_in_a_checkpoint_leaves_none_or_all() {
         let (mut server, other) = (soft(), soft());
         let place = Place::new();
         let mut client = steady_cuda(&server, &["40"]);
-        let session = only(&server).to_string();
-        let address = server.address().to_owned();
+        let (session, address) = (only(&server), server.address().to_owned());
         std::thread::scope(|scope| {
-            let folder = place.name();
-            let (session, address) = (&session, &address);
-            scope
-                .spawn(move || ask(&["checkpoint", session, "--out", folder, "--server", address]));
+            let (place, address) = (&place, &address);
+            scope.spawn(move || place.checkpoint_of(session, address));
             std::thread::sleep(Duration::from_micros(random.below(300_000)));
             server.kill();
         });
@@ -437,8 +425,9 @@ fn connections_may_be_cut_in_a_checkpoint() {
     let place = Place::new();
     let mut random = Random::new();
     for _ in 0..4 {
+        let session = only(&server);
         std::thread::scope(|scope| {
-            scope.spawn(|| place.checkpoint(&server));
+            scope.spawn(|| place.checkpoint_of(session, server.address()));
             std::thread::sleep(Duration::from_micros(random.below(100_000)));
             proxy.reset_all();
         });
