@@ -172,6 +172,7 @@ impl Session {
                 }
                 #[cfg(not(unix))]
                 Wish::Checkpoint(folder) => {
+                    let folder = towline_wire::control::printable(&folder, 64);
                     return Err(format!("{folder}: this system has no checkpoints"));
                 }
                 Wish::Move(to) => to.parse::<Address>(),

@@ -12,6 +12,7 @@ use towline_checkpoint::{
     Part as Stored, Place, Reader, Writer,
 };
 use towline_transport::is_trusted;
+use towline_wire::control::{limits, printable};
 
 use super::contents::{ArrayLevel, PIECE, Part, has_addresses, in_turns, stores_none};
 use super::*;
@@ -37,6 +38,10 @@ impl Session {
         access: &Admission,
         left: &Control,
     ) -> Result<(), String> {
+        // It is logged, and a server named it.
+        if printable(folder, limits::PATH_BYTES) != folder {
+            return Err("the folder's path has characters that cannot be shown".into());
+        }
         let path = Path::new(folder);
         let saved = self.save(path, &**owner);
         let (alone, digest) = saved.map_err(|error| error.to_string())?;
@@ -119,9 +124,8 @@ impl Session {
                 piece.resize(PIECE.min((size - offset) as usize), 0);
                 let part = Part::Bytes(address + offset, piece.len());
                 self.read_part_of(found.context, part, &mut piece)?;
-                if !found.variable.has_addresses {
-                    stores_none(&piece, &search)?;
-                }
+                // Also of addresses that were linked in: they are others wherever the variables lie elsewhere.
+                stores_none(&piece, &search)?;
                 let place = Place::Variable {
                     code: found.code,
                     of_module: found.of_module,
