@@ -256,7 +256,7 @@ impl Session {
             let fresh = Self::connect_as(&server, &access).map_err(|error| error.to_string())?;
             match self.remake(fresh, reader, kept, owner) {
                 // Another worker has other addresses in use.
-                Err(RebuildError::Taken { .. }) if attempt < ATTEMPTS => {}
+                Err(RebuildError::Taken { .. }) if attempt < UNHURRIED_ATTEMPTS => {}
                 outcome => return outcome.map_err(|error| error.to_string()),
             }
         }
