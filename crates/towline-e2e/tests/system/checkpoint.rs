@@ -365,7 +365,16 @@ fn programs_are_held_at_any_moment() {
         let place = Place::new();
         for (from, to) in [(0, 1), (1, 0)] {
             if let [_] = sessions(&servers[from])[..] {
-                place.hold(&servers[from]);
+                // Between two calls the program may have what cannot be held.
+                let held = || {
+                    let output = place.checkpoint(&servers[from]);
+                    let said = errors(&output);
+                    let passes = said.contains("not mapped as a whole");
+                    assert!(output.status.success() || passes, "{said}");
+                    output.status.success()
+                };
+                assert!(holds_within(LIMIT, held));
+                assert!(sessions(&servers[from]).is_empty());
                 place.restores(&servers[to]);
             }
         }
