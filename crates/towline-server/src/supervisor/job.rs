@@ -274,16 +274,24 @@ mod tests {
     #[test]
     fn jobs_beyond_the_limit_are_refused() {
         let jobs = jobs();
-        let held: Vec<_> = (0..JOBS)
-            .map(|number| join(&jobs, 1, &number.to_string()).unwrap())
-            .collect();
-        let refused = join(&jobs, 2, "one more").err().unwrap();
-        assert_eq!(refused.code, RejectCode::TooManySessions);
-        assert!(refused.text.contains("64 jobs"), "{}", refused.text);
+        let fill = |tenant: u64| -> Vec<_> {
+            let names = 0..JOBS_OF_TENANT;
+            let held = names.map(|number| join(&jobs, tenant, &number.to_string()).unwrap());
+            held.collect()
+        };
+        let refuses = |tenant, why: &str| {
+            let refused = join(&jobs, tenant, "one more").err().unwrap();
+            assert_eq!(refused.code, RejectCode::TooManySessions);
+            assert!(refused.text.contains(why), "{}", refused.text);
+        };
+        let first = fill(1);
+        refuses(1, "the tenant has 32 jobs");
+        let second = fill(2);
+        refuses(3, "the server has 64 jobs");
         // A member more is no job more.
         assert!(join(&jobs, 1, "0").is_ok());
-        drop(held);
-        assert!(join(&jobs, 2, "one more").is_ok());
+        drop((first, second));
+        assert!(join(&jobs, 3, "one more").is_ok());
     }
 
     #[test]
