@@ -1,9 +1,6 @@
 //! Communicators and collectives, as a worker reads them from a client's words.
 
-use towline_wire::cuda::collective::{
-    ID_BYTES, Kind, Member, Operation, Origin, decode_members, decode_operations, encode_members,
-    encode_operations,
-};
+use towline_wire::cuda::collective::{Factor, ID_BYTES, Kind, Member, Operation, Origin, decode_members, decode_operations, encode_members, encode_operations};
 
 use crate::Seed;
 use crate::memory::{bounded, proportional};
