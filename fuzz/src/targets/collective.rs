@@ -1,6 +1,9 @@
 //! Communicators and collectives, as a worker reads them from a client's words.
 
-use towline_wire::cuda::collective::{Factor, ID_BYTES, Kind, Member, Operation, Origin, decode_members, decode_operations, encode_members, encode_operations};
+use towline_wire::cuda::collective::{
+    Factor, ID_BYTES, Kind, Member, Operation, Origin, decode_members, decode_operations,
+    encode_members, encode_operations,
+};
 
 use crate::Seed;
 use crate::memory::{bounded, proportional};
@@ -59,7 +62,8 @@ pub fn seeds() -> Vec<Seed> {
         factor: Some(Factor::Bits(2)),
     };
     let operations = [Kind::AllReduce, Kind::Send].map(operation);
-    let bytes = |words: Vec<u64>| -> Vec<u8> { words.into_iter().flat_map(u64::to_le_bytes).collect() };
+    let bytes =
+        |words: Vec<u64>| -> Vec<u8> { words.into_iter().flat_map(u64::to_le_bytes).collect() };
     vec![
         Seed::new("members", bytes(encode_members(&members))),
         Seed::new("operations", bytes(encode_operations(&operations))),
