@@ -304,7 +304,7 @@ impl Acting<'_> {
         Err(CUDA_ERROR_NOT_READY)
     }
 
-    /// What went wrong on a stream, or elsewhere in the session: it may have been waited for by way of this stream.
+    /// The failure of a stream, or one elsewhere in the session, which may have been waited for by way of this stream.
     pub(crate) fn healthy(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
         match self.session.failure_behind(stream.0) {
             Some(failure) => Err(failure),

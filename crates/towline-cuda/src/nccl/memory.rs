@@ -16,7 +16,7 @@ impl Driver {
         let rdma = u8::from(self.device(context.device)?.attribute(rdma) != 0);
         let memory = self.create_on(context.device, size, true, rdma)?;
         let mapped = self.map_for_collectives(context.device, memory, size);
-        // What is mapped stays until it is not.
+        // Mapped memory stays until it is unmapped.
         let released = self.let_go(memory);
         let address = mapped?;
         released?;
