@@ -27,9 +27,8 @@ use crate::peer::Wish;
 
 /// Longest time for a program's calls and work to pause.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Workers that are tried where addresses are in use: while calls pause, and where nothing waits.
+/// Workers that are tried where addresses are in use, while calls pause.
 const ATTEMPTS: usize = 8;
-const UNHURRIED_ATTEMPTS: usize = 24;
 /// Numbers of what is made there before calls pause, and of nothing that lives: this session's count from 1 on.
 const AHEAD_NUMBER: u64 = 0xf000_0000;
 /// Textures and surfaces that are made only for the numbers that they take.

@@ -20,6 +20,8 @@ use crate::state::Event as Ended;
 
 /// Time between two looks whether the program is to go on.
 const LOOK: Duration = Duration::from_millis(100);
+/// Workers that are tried where addresses are in use. The program is held anyhow.
+const UNHURRIED_ATTEMPTS: usize = 24;
 
 const _: () = assert!(PIECE <= PART_BYTES, "each piece of contents is a part");
 
