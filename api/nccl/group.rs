@@ -9,7 +9,7 @@ extern "C" {
     #[call]
     fn ncclGroupEnd() -> ncclResult_t;
 
-    /// Ends a group and estimates its time, without starting it.
+    /// Drops a group, and answers ncclInvalidUsage: its time is not estimated.
     #[call]
     fn ncclGroupSimulateEnd(simInfo: *mut ncclSimInfo_t) -> ncclResult_t;
 }
