@@ -502,6 +502,7 @@ impl Supervisor {
             supervisor.threads.push(spawn("accept", accept)?);
         }
         if let Some(listener) = &supervisor.metrics {
+            metrics::announce(&**listener);
             let (listener, shared) = (Arc::clone(listener), Arc::clone(&supervisor.shared));
             let accept = move || metrics::accept_loop(&*listener, &shared);
             supervisor.threads.push(spawn("accept", accept)?);

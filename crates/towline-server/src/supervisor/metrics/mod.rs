@@ -152,13 +152,17 @@ impl Metrics {
     }
 }
 
-/// Body of the listener's thread.
-pub(super) fn accept_loop(listener: &dyn Listener, shared: &Arc<Shared>) {
+/// Tells the log where they are.
+pub(super) fn announce(listener: &dyn Listener) {
     let address = listener.local_address();
     match address.scheme() {
         "shm" => log::info!("metrics are at /metrics of unix:{}", address.rest()),
         _ => log::info!("metrics are at http://{}/metrics", address.rest()),
     }
+}
+
+/// Body of the listener's thread.
+pub(super) fn accept_loop(listener: &dyn Listener, shared: &Arc<Shared>) {
     if shared.monitor.is_some() {
         // So that its figures are there before the first program has asked.
         let shared = Arc::clone(shared);
