@@ -48,6 +48,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Device {
     /// Its primary context, once retained.
     context: Mutex<Option<Context>>,
+    /// The one before it was reset, which other threads may still have current.
+    before: Mutex<Option<Context>>,
     /// Flags for it.
     flags: AtomicI32,
     /// It was reset, from when on nothing is said of what its context maps until it has one.
@@ -63,16 +65,13 @@ struct Context(CUcontext);
 // SAFETY: a context is a name to the driver, which does its own locking.
 unsafe impl Send for Context {}
 
-struct Started {
-    driver: NativeCuda,
-    version: i32,
-    devices: Vec<Device>,
-}
-
 /// The runtime of one process.
 pub struct Runtime {
     major: u32,
-    started: OnceLock<Outcome<Started>>,
+    /// The driver's library, which may not have been initialised.
+    driver: OnceLock<Outcome<NativeCuda>>,
+    /// The devices, once it has been.
+    devices: OnceLock<Outcome<Vec<Device>>>,
     pub(crate) code: Code,
 }
 
@@ -81,7 +80,8 @@ impl Runtime {
     pub(crate) fn new(major: u32) -> Self {
         Self {
             major,
-            started: OnceLock::new(),
+            driver: OnceLock::new(),
+            devices: OnceLock::new(),
             code: Code::default(),
         }
     }
@@ -99,61 +99,85 @@ impl Runtime {
         }
     }
 
-    fn started(&self) -> Outcome<&Started> {
-        let started = self.started.get_or_init(|| {
-            let started = begin(self.version());
-            if let Ok(started) = &started {
-                let count = started.devices.len();
-                log::info!("CUDA runtime {}: {count} devices", self.version());
-            }
-            started
+    fn driver(&self) -> Outcome<&NativeCuda> {
+        let open = || {
+            NativeCuda::from_any_library("libcuda.so.1").map_err(|error| {
+                log::warn!("{error}; run the program with `towline run`, or install a driver");
+                cudaErrorInsufficientDriver
+            })
+        };
+        self.driver
+            .get_or_init(open)
+            .as_ref()
+            .map_err(|error| *error)
+    }
+
+    fn devices(&self) -> Outcome<&[Device]> {
+        let devices = self.devices.get_or_init(|| {
+            let devices = begin(self.driver()?, self.version())?;
+            let count = devices.len();
+            log::info!("CUDA runtime {}: {count} devices", self.version());
+            Ok(devices)
         });
-        started.as_ref().map_err(|error| *error)
+        devices.as_deref().map_err(|error| *error)
     }
 
     /// The driver, whatever is current.
     pub(crate) fn start(&self) -> Outcome<&NativeCuda> {
-        Ok(&self.started()?.driver)
+        self.devices()?;
+        self.driver()
     }
 
     /// The driver with a context that is current on this thread.
     pub(crate) fn enter(&self) -> Outcome<&NativeCuda> {
-        let started = self.started()?;
-        let driver = &started.driver;
+        let driver = self.start()?;
         let mut current = std::ptr::null_mut();
         call!(driver.cuCtxGetCurrent(&raw mut current));
         if current.is_null() {
             self.make_current(DEVICE.get())?;
+        } else if let Some(device) = self.device_reset_under(current) {
+            self.make_current(device)?;
         }
         self.code.load_managed(driver)?;
         Ok(driver)
     }
 
+    /// The device whose primary context this was, where another thread has reset it.
+    fn device_reset_under(&self, context: CUcontext) -> Option<i32> {
+        let is = |device: &&Device| {
+            let before = lock(&device.before).as_ref().map(|before| before.0);
+            before == Some(context) && lock(&device.context).is_none()
+        };
+        let all = (0..).zip(self.devices().ok()?);
+        let mut reset = all.filter(|(_, device)| device.was_reset.load(Ordering::Relaxed));
+        reset
+            .find(|(_, device)| is(device))
+            .map(|(ordinal, _)| ordinal)
+    }
+
     /// How many devices there are.
     pub(crate) fn device_count(&self) -> Outcome<i32> {
-        i32::try_from(self.started()?.devices.len()).map_err(|_| cudaErrorUnknown)
+        i32::try_from(self.devices()?.len()).map_err(|_| cudaErrorUnknown)
     }
 
     /// The driver's handle of a device.
     pub(crate) fn device(&self, ordinal: i32) -> Outcome<CUdevice> {
-        let started = self.started()?;
         self.state(ordinal)?;
-        let driver = &started.driver;
+        let driver = self.driver()?;
         let mut device = 0;
         call!(driver.cuDeviceGet(&raw mut device, ordinal));
         Ok(device)
     }
 
     fn state(&self, ordinal: i32) -> Outcome<&Device> {
-        let devices = &self.started()?.devices;
+        let devices = self.devices()?;
         let device = usize::try_from(ordinal).ok().and_then(|at| devices.get(at));
         device.ok_or(cudaErrorInvalidDevice)
     }
 
     /// The device of the calling thread: that of its current context, else the one that it chose.
     pub(crate) fn thread_device(&self) -> Outcome<i32> {
-        let started = self.started()?;
-        let driver = &started.driver;
+        let driver = self.start()?;
         let mut current = std::ptr::null_mut();
         call!(driver.cuCtxGetCurrent(&raw mut current));
         if current.is_null() {
@@ -225,7 +249,8 @@ impl Runtime {
         let state = self.state(ordinal)?;
         let driver = self.start()?;
         let mut context = lock(&state.context);
-        if context.take().is_some() {
+        if let Some(before) = context.take() {
+            *lock(&state.before) = Some(before);
             call!(driver.cuCtxSetCurrent(std::ptr::null_mut()));
             call!(driver.cuDevicePrimaryCtxRelease_v2(device));
         }
@@ -242,9 +267,9 @@ impl Runtime {
             return;
         }
         // An error of this kind comes from a driver that has started; asking it again would only tell the same.
-        if let Some(Ok(started)) = self.started.get() {
+        if let Some(Ok(devices)) = self.devices.get() {
             let device = usize::try_from(DEVICE.get()).ok();
-            if let Some(device) = device.and_then(|at| started.devices.get(at)) {
+            if let Some(device) = device.and_then(|at| devices.get(at)) {
                 device.sticky.store(error, Ordering::Relaxed);
             }
         }
@@ -252,7 +277,7 @@ impl Runtime {
 
     /// The error after which the thread's device is of no use, if there was one.
     pub(crate) fn sticky(&self) -> cudaError_t {
-        match self.started.get() {
+        match self.devices.get() {
             Some(Ok(_)) => self
                 .state(DEVICE.get())
                 .map_or(cudaSuccess, |device| device.sticky.load(Ordering::Relaxed)),
@@ -260,9 +285,9 @@ impl Runtime {
         }
     }
 
-    /// The version of CUDA that the driver supports; 0 without a driver.
+    /// The version of CUDA that the driver supports; 0 without a driver. Initialises nothing: a program may fork after it.
     pub(crate) fn driver_version(&self) -> i32 {
-        self.started().map_or(0, |started| started.version)
+        self.driver().and_then(version_of).unwrap_or(0)
     }
 
     /// Answers a call that this library does not have, and says so once in the log.
@@ -291,32 +316,26 @@ fn is_sticky(error: cudaError_t) -> bool {
     )
 }
 
-/// Loads and starts the driver.
-fn begin(wanted: i32) -> Outcome<Started> {
-    let driver = NativeCuda::from_any_library("libcuda.so.1").map_err(|error| {
-        log::warn!("{error}; run the program with `towline run`, or install a driver");
-        cudaErrorInsufficientDriver
-    })?;
+fn version_of(driver: &NativeCuda) -> Outcome<i32> {
     let mut version = 0;
-    // SAFETY: a place to write to.
-    let told = unsafe { driver.cuDriverGetVersion(&raw mut version) };
-    // SAFETY: no pointers.
-    check(unsafe { driver.cuInit(0) })?;
-    check(told)?;
+    call!(driver.cuDriverGetVersion(&raw mut version));
+    Ok(version)
+}
+
+/// Initialises the driver.
+fn begin(driver: &NativeCuda, wanted: i32) -> Outcome<Vec<Device>> {
+    let version = version_of(driver);
+    call!(driver.cuInit(0));
+    let version = version?;
     // Within a major version an older driver will do, as with NVIDIA's runtime.
     if version < wanted / 1000 * 1000 {
         log::warn!("the driver is of CUDA {version}, this runtime of {wanted}");
         return Err(cudaErrorInsufficientDriver);
     }
     let mut count = 0;
-    // SAFETY: a place to write to.
-    check(unsafe { driver.cuDeviceGetCount(&raw mut count) })?;
+    call!(driver.cuDeviceGetCount(&raw mut count));
     if count <= 0 {
         return Err(cudaErrorNoDevice);
     }
-    Ok(Started {
-        driver,
-        version,
-        devices: (0..count).map(|_| Device::default()).collect(),
-    })
+    Ok((0..count).map(|_| Device::default()).collect())
 }
