@@ -2,12 +2,16 @@
 //! of no relation to it watches: it learns of the end by a file descriptor, and looks now and then which libraries there are until then.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::cli::WatchOptions;
@@ -56,18 +60,32 @@ pub(crate) fn run(options: &WatchOptions) -> anyhow::Result<ExitCode> {
 fn libraries_until_end(process: u32) -> anyhow::Result<Vec<PathBuf>> {
     let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
     let pid = pid.context("no such process")?;
-    let Ok(process_descriptor) = pidfd_open(pid, PidfdFlags::empty()) else {
-        return Ok(Vec::new());
+    let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(Vec::new()),
+        // Linux has it since 5.3, and some sandboxes refuse it.
+        opened => opened.ok(),
     };
+    // What lies in it is this process's, though the number may be another's by then.
+    let folder = File::open(format!("/proc/{process}"))?;
     let (mut seen, mut pause) = (Vec::new(), FIRST_LOOK);
     loop {
-        let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
+        let opened = openat(&folder, "maps", OFlags::RDONLY, Mode::empty()).map(File::from);
+        let mut maps = String::new();
+        let read = opened.is_ok_and(|mut file| file.read_to_string(&mut maps).is_ok());
         for path in others_in(&maps) {
             if !seen.contains(&path) {
                 seen.push(path);
             }
         }
-        let mut ended = [PollFd::new(&process_descriptor, PollFlags::IN)];
+        let Some(descriptor) = &descriptor else {
+            if !read {
+                return Ok(seen);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LAST_LOOK);
+            continue;
+        };
+        let mut ended = [PollFd::new(descriptor, PollFlags::IN)];
         let limit = Timespec::try_from(pause)?;
         if poll(&mut ended, Some(&limit)).is_ok_and(|count| count > 0) {
             return Ok(seen);

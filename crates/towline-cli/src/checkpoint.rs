@@ -10,7 +10,8 @@ use towline_checkpoint::message::{Answer, INVITATION, Restore};
 
 use crate::ask::Server;
 use crate::cli::{CheckpointOptions, RunOptions};
-use crate::{FAILURE, servers};
+use crate::servers;
+use crate::trace::{could_not_run, exit_code};
 
 /// Time between two looks for an answer.
 const LOOK: Duration = Duration::from_millis(20);
@@ -58,11 +59,10 @@ pub(crate) fn restore(folder: &Path, options: &RunOptions) -> anyhow::Result<Exi
         bail!("no program is held for {}", path.display());
     };
     let mut child = match options.program.split_first() {
-        Some((program, arguments)) => {
-            let child = Command::new(program).args(arguments).spawn();
-            let failed = || format!("could not run {}", program.to_string_lossy());
-            Some(child.with_context(failed)?)
-        }
+        Some((program, arguments)) => match Command::new(program).args(arguments).spawn() {
+            Ok(child) => Some(child),
+            Err(error) => return Ok(could_not_run(program, &error)),
+        },
         None => None,
     };
     let wish = Restore {
@@ -82,8 +82,7 @@ pub(crate) fn restore(folder: &Path, options: &RunOptions) -> anyhow::Result<Exi
         return Ok(ExitCode::SUCCESS);
     };
     let status = child.wait().context("could not wait for the program")?;
-    let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(ExitCode::from(code.unwrap_or(FAILURE)))
+    Ok(exit_code(status))
 }
 
 /// Waits for the held program's answer, as long as it may come.

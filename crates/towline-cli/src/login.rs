@@ -14,6 +14,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use toml::{Table, Value};
 use towline_client::access::usual_known_servers;
 use towline_client::config;
+use towline_sys::signals::BlockedSignals;
 use towline_transport::{Address, read_secret};
 use towline_wire::control::Token;
 
@@ -224,8 +225,18 @@ fn ask(server: &str) -> anyhow::Result<Vec<u8>> {
     let mut line = Vec::new();
     if stdin.is_terminal() {
         eprint!("Token for {server} (it is not shown; empty for none): ");
-        let _silent = Silent::new()?;
+        // Whoever interrupts this finds the terminal as it was.
+        let signals = BlockedSignals::of_server(false)?;
+        let silent = Silent::new()?;
+        let before = silent.before.clone();
+        std::thread::Builder::new().spawn(move || {
+            if let Ok(signal) = signals.wait() {
+                drop(Silent { before });
+                std::process::exit(128 + signal);
+            }
+        })?;
         stdin.lock().read_until(b'\n', &mut line)?;
+        drop(silent);
         eprintln!();
     } else {
         stdin.lock().read_until(b'\n', &mut line)?;

@@ -23,6 +23,7 @@ use towline_client::timeline;
 
 use crate::cli::RunOptions;
 use crate::servers::{self, Chosen};
+use crate::trace::could_not_run;
 use crate::{bypass, probe};
 
 /// Our library's file name, wherever it lies.
@@ -84,14 +85,7 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
         command.env(MARK_VARIABLE, bypass::watch(&private_folder()?)?);
     }
     let error = command.exec();
-    eprintln!("towline: could not run {program}: {error}");
-    Ok(ExitCode::from(
-        if error.kind() == std::io::ErrorKind::NotFound {
-            127
-        } else {
-            126
-        },
-    ))
+    Ok(could_not_run(program.as_ref(), &error))
 }
 
 fn is_set(option: bool, setting: Option<bool>) -> bool {
@@ -155,11 +149,12 @@ fn prepared(options: &RunOptions, chosen: &Chosen, collectives: bool) -> anyhow:
             command
                 .env(PRELOAD_VARIABLE, preload(&folder.join(NCCL.0), &before)?)
                 .env(COLLECTIVES, "1");
-        } else if let Some(before) = std::env::var_os(PRELOAD_VARIABLE) {
+        } else {
             // Another `towline run` may have started this one.
-            command
-                .env(PRELOAD_VARIABLE, without_ours(&before))
-                .env_remove(COLLECTIVES);
+            if let Some(before) = std::env::var_os(PRELOAD_VARIABLE) {
+                command.env(PRELOAD_VARIABLE, without_ours(&before));
+            }
+            command.env_remove(COLLECTIVES);
         }
     }
     if cudart && beside(CUDA_LIBRARY).is_none() {

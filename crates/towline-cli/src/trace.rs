@@ -60,19 +60,7 @@ pub(crate) fn run(options: &TraceOptions) -> anyhow::Result<ExitCode> {
     }
     let mut child = match command.spawn() {
         Ok(child) => child,
-        Err(error) => {
-            eprintln!(
-                "towline: could not run {}: {error}",
-                program.to_string_lossy()
-            );
-            return Ok(ExitCode::from(
-                if error.kind() == std::io::ErrorKind::NotFound {
-                    127
-                } else {
-                    126
-                },
-            ));
-        }
+        Err(error) => return Ok(could_not_run(program, &error)),
     };
     let status = wait(&mut child, &signals)?;
     let described = Run {
@@ -208,6 +196,16 @@ pub(crate) fn wait(child: &mut Child, signals: &BlockedSignals) -> anyhow::Resul
             let _ = kill_process(pid, signal);
         }
     }
+}
+
+/// Tells that a program could not be run, and gives the exit status for that, as `env` and `nohup` do.
+pub(crate) fn could_not_run(program: &OsStr, error: &std::io::Error) -> ExitCode {
+    let program = program.to_string_lossy();
+    eprintln!("towline: could not run {program}: {error}");
+    ExitCode::from(match error.kind() {
+        std::io::ErrorKind::NotFound => 127,
+        _ => 126,
+    })
 }
 
 /// The program's own status, as a shell tells it.
