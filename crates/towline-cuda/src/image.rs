@@ -19,6 +19,14 @@ const TEXT_LIMIT: usize = 1 << 30;
 /// Longest cubin.
 const CUBIN_LIMIT: u64 = 4 << 30;
 
+/// Attributes that say how a function's blocks are grouped: the driver may refuse afterwards what it accepted before they were set.
+const CLUSTER_ATTRIBUTES: [CUfunction_attribute; 4] = [
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+    CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+    CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+];
+
 /// A module or library on the server, with what it holds.
 pub(crate) struct Image {
     pub(crate) number: u64,
@@ -248,6 +256,9 @@ impl Known {
     ) {
         let key = (self.index, device, attribute);
         self.image.with(|known| {
+            if CLUSTER_ATTRIBUTES.contains(&attribute) {
+                known.accepted.clear();
+            }
             if known.attributes.insert(key, value) != Some(value) {
                 known
                     .occupancy

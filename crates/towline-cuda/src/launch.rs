@@ -115,17 +115,13 @@ impl Driver {
             return captured.add_kernel(content);
         }
         self.before_work(&acting, stream)?;
-        let mut hasher = DefaultHasher::new();
-        let context = acting.context.number;
-        (
-            known.index,
-            context,
-            shape.block,
-            shape.shared_bytes,
-            &attributes,
-        )
-            .hash(&mut hasher);
-        let configuration = hasher.finish();
+        let configuration = |grid: Option<[u32; 3]>| {
+            let mut hasher = DefaultHasher::new();
+            let (context, block, shared) = (acting.context.number, shape.block, shape.shared_bytes);
+            (known.index, context, block, shared, &attributes, grid).hash(&mut hasher);
+            hasher.finish()
+        };
+        let (any_grid, this_grid) = (configuration(None), || configuration(Some(shape.grid)));
         let [grid_x, grid_y, grid_z] = shape.grid;
         let [block_x, block_y, block_z] = shape.block;
         macro_rules! request {
@@ -148,12 +144,17 @@ impl Driver {
             };
         }
         let begun = timeline::begin(&acting, stream);
-        if known.accepted(configuration) {
+        if known.accepted(any_grid) || known.accepted(this_grid()) {
             acting.post(&request!(Launch))?;
         } else {
             refuse_between_ranks(&known)?;
             acting.call_for("cuLaunchKernel", &request!(LaunchFirst))?;
-            known.accept(configuration);
+            known.accept(
+                match is_judged_by_grid(&known, acting.context.device, &attributes) {
+                    true => this_grid(),
+                    false => any_grid,
+                },
+            );
         }
         timeline::end(begun, &acting, stream, || {
             String::from_utf8_lossy(&known.facts().name).into_owned()
@@ -161,6 +162,22 @@ impl Driver {
         acting.touch(stream);
         Ok(())
     }
+}
+
+/// Whether the driver may refuse a launch for its grid, though it accepted one with another grid: blocks that run together need room, and
+/// clusters have to divide the grid.
+fn is_judged_by_grid(known: &Known, device: CUdevice, attributes: &Attributes) -> bool {
+    let mut given = attributes.as_chunks::<ATTRIBUTE_WORDS>().0.iter();
+    let is_together = |[id, ..]: &[u64; ATTRIBUTE_WORDS]| {
+        matches!(
+            *id as CUlaunchAttributeID,
+            CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+                | CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+                | CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION
+        )
+    };
+    let width = known.attribute(device, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH);
+    given.any(is_together) || width.is_some_and(|width| width != 0)
 }
 
 /// The words of a launch attribute's value.

@@ -294,6 +294,34 @@ fn primary_context_is_of_use_after_a_reset() {
     machine.leave();
 }
 
+#[test]
+fn cooperative_launch_of_larger_grid_is_refused() {
+    let machine = Machine::on_soft();
+    let image = c".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n";
+    let (driver, stream) = (&machine.driver, machine.stream());
+    let (mut module, mut function) = (null_mut(), null_mut());
+    // SAFETY: the image and the name are strings; the places are locals.
+    let found = unsafe {
+        [
+            driver.cuModuleLoadData(&raw mut module, image.as_ptr().cast()),
+            driver.cuModuleGetFunction(&raw mut function, module, c"k".as_ptr()),
+        ]
+    };
+    assert_eq!(found, [CUDA_SUCCESS; 2]);
+    let launch = |grid| {
+        // SAFETY: the kernel has no parameters.
+        unsafe {
+            driver.cuLaunchCooperativeKernel(function, grid, 1, 1, 32, 1, 1, 0, stream, null_mut())
+        }
+    };
+    assert_eq!(launch(1), CUDA_SUCCESS);
+    assert_eq!(launch(1 << 20), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    let (again, waits) = machine.costs(|_| launch(1));
+    assert_eq!((again, waits), (CUDA_SUCCESS, 0));
+    machine.synchronise();
+    machine.end();
+}
+
 fn copies_beyond_their_memory_are_refused(machine: Machine) {
     let place = machine.filled(&[0; 64]);
     let mut host = [0_u8; 64];
