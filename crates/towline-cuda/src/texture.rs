@@ -23,24 +23,24 @@ struct Resource {
 /// How a texture was created.
 #[derive(Debug, Clone, Copy)]
 struct Texture {
-    context: u64,
     resource: Resource,
     /// A surface has neither this nor a view.
     texture: Option<CUDA_TEXTURE_DESC>,
     view: Option<CUDA_RESOURCE_VIEW_DESC>,
 }
 
-/// Textures and surfaces: servers may give the same number, so each is known with its session.
+/// Textures and surfaces.
 #[derive(Default)]
 pub(crate) struct Textures {
-    objects: HashMap<(u8, u64), Texture>,
+    /// By the number of their context, whether it is a surface, and the number that the driver gave each in its context.
+    objects: HashMap<(u64, bool, u64), Texture>,
     /// What texture and surface references are bound to, by their number.
     bound: HashMap<u64, reference::Bound>,
 }
 
 impl Textures {
     pub(crate) fn drop_context(&mut self, context: u64) {
-        self.objects.retain(|_, texture| texture.context != context);
+        self.objects.retain(|(home, ..), _| *home != context);
     }
 }
 
@@ -159,12 +159,11 @@ impl Driver {
         let reply = wire::TextureCreateReply::decode(&body).map_err(|_| acting.malformed())?;
         let object = reply.object.ok_or(CUDA_ERROR_UNKNOWN)?;
         let made = Texture {
-            context: acting.context.number,
             resource,
             texture: Some(texture),
             view,
         };
-        let key = (acting.context.session, object);
+        let key = (acting.context.number, false, object);
         write(&self.textures).objects.insert(key, made);
         Ok(object)
     }
@@ -183,30 +182,27 @@ impl Driver {
         let reply = wire::SurfaceCreateReply::decode(&body).map_err(|_| acting.malformed())?;
         let object = reply.object.ok_or(CUDA_ERROR_UNKNOWN)?;
         let made = Texture {
-            context: acting.context.number,
             resource,
             texture: None,
             view: None,
         };
-        let key = (acting.context.session, object);
+        let key = (acting.context.number, true, object);
         write(&self.textures).objects.insert(key, made);
         Ok(object)
     }
 
-    /// A texture of the current context's server, or a surface.
+    /// A texture of the current context, or a surface.
     fn texture(&self, object: u64, surface: bool) -> Result<Texture, CUresult> {
-        let key = (self.current()?.session, object);
+        let key = (self.current()?.number, surface, object);
         let found = read(&self.textures).objects.get(&key).copied();
-        found
-            .filter(|found| found.texture.is_none() == surface)
-            .ok_or(CUDA_ERROR_INVALID_VALUE)
+        found.ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
     fn destroy_texture(&self, object: u64, surface: bool) -> Result<(), CUresult> {
-        let known = self.texture(object, surface)?;
-        let acting = self.acting_in(self.context(known.context)?)?;
-        let key = (acting.context.session, object);
-        write(&self.textures).objects.remove(&key);
+        let acting = self.session_for(0)?;
+        let key = (acting.context.number, surface, object);
+        let ended = write(&self.textures).objects.remove(&key);
+        ended.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         match surface {
             true => acting.post(&wire::SurfObjectDestroy { surfObject: object }),
             false => acting.post(&wire::TexObjectDestroy { texObject: object }),

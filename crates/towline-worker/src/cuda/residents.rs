@@ -1,7 +1,7 @@
 //! Objects that lie in a context and end with it: arrays, mipmapped arrays, texture references, textures, surfaces and events. A
 //! driver that is given an event after its context has ended crashes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
@@ -24,7 +24,7 @@ pub(crate) struct Resident {
 }
 
 /// What a texture object or a surface object is bound through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Binding {
     Texture,
     Surface,
@@ -34,8 +34,8 @@ pub(crate) enum Binding {
 #[derive(Default)]
 pub(crate) struct Residents {
     pub(crate) objects: HashMap<u64, Resident>,
-    /// Textures and surfaces, which the driver numbers, and the number of their context.
-    pub(crate) bindings: HashMap<u64, (Binding, u64)>,
+    /// Textures and surfaces, by the number of their context, their kind, and the number that the driver gave each in its context.
+    pub(crate) bindings: HashSet<(u64, Binding, u64)>,
 }
 
 impl Session {
@@ -88,14 +88,14 @@ impl Session {
             stays
         });
         let bindings = &mut self.residents.bindings;
-        bindings.retain(|_, (_, home)| *home != context);
+        bindings.retain(|(home, ..)| *home != context);
         (charged, events)
     }
 
     /// Gives everything back at the session's end.
     pub(crate) fn release_residents(&mut self) {
         let residents = std::mem::take(&mut self.residents);
-        for (object, (binding, context)) in residents.bindings {
+        for (context, binding, object) in residents.bindings {
             if let Some(context) = self.contexts.get(&context) {
                 context.enter(&*self.api);
                 unbind(&*self.api, binding, object);

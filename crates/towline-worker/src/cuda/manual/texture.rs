@@ -324,8 +324,8 @@ impl Session {
     /// Enters a texture or a surface that the driver made in the context that messages act in.
     fn bound(&mut self, object: u64, binding: Binding, status: CUresult) {
         if let (CUDA_SUCCESS, Some(context)) = (status, &self.acting) {
-            let home = (binding, context.id);
-            self.residents.bindings.insert(object, home);
+            let key = (context.id, binding, object);
+            self.residents.bindings.insert(key);
         }
     }
 
@@ -390,7 +390,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a texture or a surface once what is parked now has run: it may use the object.
+    /// Ends a texture or a surface of the context that messages act in, once what is parked now has run: it may use the object.
     fn unbind_later(
         &mut self,
         number: u64,
@@ -398,20 +398,17 @@ impl Session {
         object: u64,
         binding: Binding,
     ) -> Result<(), ProtocolError> {
-        let bindings = &mut self.residents.bindings;
-        let known = bindings
-            .get(&object)
-            .is_some_and(|(kind, _)| *kind == binding);
-        let Some((_, context)) = bindings.remove(&object).filter(|_| known) else {
+        let context = self.acting.clone();
+        let home = context.as_ref().map_or(0, |context| context.id);
+        if !self.residents.bindings.remove(&(home, binding, object)) {
             return Err(unknown("texture or surface", object));
-        };
+        }
         let places = self.shared.streams.all(None);
         if places.is_empty() {
             let status = unbind(&*self.api, binding, object);
             self.settle(number, call, status);
             return Ok(());
         }
-        let context = self.contexts.get(&context).cloned();
         self.shared.start(move |shared| {
             shared.streams.wait(&places);
             let status = match context.map(|context| context.enter(&*shared.api)) {
