@@ -348,8 +348,17 @@ impl Driver {
         self.capturing.fetch_sub(1, Ordering::AcqRel);
         drop(graphs);
         match capture {
-            Some(capture) => self.destroy_graph(capture.graph),
+            Some(capture) => self.abandon(capture.graph),
             None => Ok(()),
+        }
+    }
+
+    /// Ends the graph of a capture that has failed, even if it was there before (seen with driver 580.159). A node's own ends with the node.
+    fn abandon(&self, graph: u64) -> Result<(), CUresult> {
+        let is_owned = lock(&self.graphs).graph(graph)?.owner.is_some();
+        match is_owned {
+            true => Ok(()),
+            false => self.destroy_graph(graph),
         }
     }
 
@@ -388,8 +397,8 @@ impl Driver {
         };
         let allocated = graphs.allocations(capture.graph);
         drop(held);
-        // The graph ends even if it was there before, and its allocations are no memory any more (seen with driver 580.159).
-        self.destroy_graph(capture.graph)?;
+        // Its allocations are no memory any more (seen with driver 580.159).
+        self.abandon(capture.graph)?;
         let mut memory = write(&self.memory);
         for address in allocated {
             memory.take_device(address);
