@@ -51,6 +51,11 @@ pub trait GraphDevice: Sized {
         value: *const CUlaunchAttributeValue,
     ) -> Result<(), CUresult>;
 
+    /// Other parameters come to a node that does `before`: what of it is no parameter stays.
+    fn inherit(&self, _before: &Self::Work, _work: &mut Self::Work) -> Result<(), CUresult> {
+        Ok(())
+    }
+
     /// A copy.
     ///
     /// # Safety
@@ -405,17 +410,34 @@ impl<D: GraphDevice> Exec<D> {
         lock(&self.last)
     }
 
-    fn set(&self, node: usize, work: D::Work) -> Result<(), CUresult> {
+    fn set(&self, device: &D, node: usize, mut work: D::Work) -> Result<(), CUresult> {
         let mut steps = lock(&self.steps);
         let step = steps.iter_mut().find(|step| step.node == node);
         let step = step.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         match &*step.task {
             Task::Plain(before) if discriminant(before) == discriminant(&work) => {
+                device.inherit(before, &mut work)?;
                 step.task = Arc::new(Task::Plain(work));
                 Ok(())
             }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }
+    }
+
+    /// Does what a graph of the same nodes does now.
+    fn become_like(&self, tasks: Vec<(usize, Task<D::Work>)>) -> Result<(), CUresult> {
+        let mut steps = lock(&self.steps);
+        let mut tasks: HashMap<usize, Task<D::Work>> = tasks.into_iter().collect();
+        let nodes: HashSet<usize> = steps.iter().map(|step| step.node).collect();
+        if nodes != tasks.keys().copied().collect() {
+            return Err(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+        }
+        for step in steps.iter_mut() {
+            if let Some(task) = tasks.remove(&step.node) {
+                step.task = Arc::new(task);
+            }
+        }
+        Ok(())
     }
 
     fn enable(&self, node: usize, on: bool) -> Result<(), CUresult> {
@@ -599,9 +621,13 @@ pub mod calls {
         node: CUgraphNode,
         work: Result<D::Work, CUresult>,
     ) -> CUresult {
-        status(work.and_then(|work| {
+        status(work.and_then(|mut work| {
             device.graphs(|all| {
-                all.node(node.addr())?.content = Content::Plain(work);
+                let content = &mut all.node(node.addr())?.content;
+                if let Content::Plain(before) = content {
+                    device.inherit(before, &mut work)?;
+                }
+                *content = Content::Plain(work);
                 Ok(())
             })
         }))
@@ -630,7 +656,16 @@ pub mod calls {
     ) -> CUresult {
         status(work.and_then(|work| {
             let exec = device.graphs(|all| all.exec(exec.addr()))?;
-            exec.set(node.addr(), work)
+            exec.set(device, node.addr(), work)
+        }))
+    }
+
+    /// Has an executable graph become like the graph that it was made of.
+    pub fn update<D: GraphDevice>(device: &D, exec: CUgraphExec, graph: CUgraph) -> CUresult {
+        status(device.graphs(|all| {
+            let tasks = all.tasks(graph.addr(), &mut Vec::new());
+            let tasks = tasks.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+            all.exec(exec.addr())?.become_like(tasks)
         }))
     }
 
@@ -916,6 +951,17 @@ macro_rules! graph_calls {
             // SAFETY: the caller's contract.
             unsafe { $crate::cuda::graphs::calls::tie(self, graph, (from, to), count, false) }
         }
+        unsafe fn cuGraphRemoveDependencies_v2(
+            &self,
+            graph: $crate::cuda::CUgraph,
+            from: *const $crate::cuda::CUgraphNode,
+            to: *const $crate::cuda::CUgraphNode,
+            _data: *const $crate::cuda::CUgraphEdgeData,
+            count: usize,
+        ) -> $crate::cuda::CUresult {
+            // SAFETY: the caller's contract.
+            unsafe { $crate::cuda::graphs::calls::tie(self, graph, (from, to), count, false) }
+        }
         unsafe fn cuGraphKernelNodeSetParams_v2(
             &self,
             node: $crate::cuda::CUgraphNode,
@@ -1063,6 +1109,14 @@ macro_rules! graph_calls {
         ) -> $crate::cuda::CUresult {
             // SAFETY: the caller's contract.
             unsafe { $crate::cuda::graphs::calls::instantiate(self, exec, graph, params) }
+        }
+        unsafe fn cuGraphExecUpdate_v2(
+            &self,
+            exec: $crate::cuda::CUgraphExec,
+            graph: $crate::cuda::CUgraph,
+            _told: *mut $crate::cuda::CUgraphExecUpdateResultInfo,
+        ) -> $crate::cuda::CUresult {
+            $crate::cuda::graphs::calls::update(self, exec, graph)
         }
         unsafe fn cuGraphUpload(
             &self,

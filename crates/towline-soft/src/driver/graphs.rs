@@ -264,6 +264,13 @@ impl GraphDevice for SoftCuda {
         plan.take_attribute(attribute, words)
     }
 
+    fn inherit(&self, before: &Work, work: &mut Work) -> Result<(), CUresult> {
+        match (before, work) {
+            (Work::Kernel(before), Work::Kernel(plan)) => plan.inherit(before),
+            _ => Ok(()),
+        }
+    }
+
     unsafe fn copy_work(&self, copy: *const CUDA_MEMCPY3D) -> Result<Work, CUresult> {
         // SAFETY: the caller's contract: a description of a copy.
         let copy = unsafe { copy.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE)?;

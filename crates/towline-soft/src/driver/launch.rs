@@ -90,6 +90,12 @@ impl Plan {
         Ok(())
     }
 
+    /// Takes the attributes of another launch.
+    pub(super) fn inherit(&mut self, before: &Self) -> Result<(), CUresult> {
+        self.shape.cooperative = before.shape.cooperative;
+        self.check_together()
+    }
+
     /// Blocks of a cooperative launch must all run at once.
     fn check_together(&self) -> Result<(), CUresult> {
         match self.shape.cooperative && self.blocks() > self.resident {

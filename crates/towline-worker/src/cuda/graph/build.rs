@@ -33,7 +33,8 @@ pub(crate) struct Ready {
 pub(crate) enum Work {
     Empty,
     Kernel(Box<Kernel>),
-    Copy(Copy, Raw, Raw),
+    /// With the arrays that it reads and writes, and its context.
+    Copy(Copy, [Raw; 2], Raw),
     Fill(Fill, Raw),
     Call,
     Record(Raw),
@@ -65,7 +66,7 @@ pub(crate) struct Kernel {
 pub(crate) struct Built {
     pub(crate) graph: Raw,
     nodes: HashMap<u64, Placed>,
-    edges: HashSet<(u64, u64)>,
+    edges: HashMap<(u64, u64), [u8; 8]>,
 }
 
 /// A node in the driver, or two: one of ours, and a copy.
@@ -75,6 +76,8 @@ struct Placed {
     /// The call comes first.
     fetches: bool,
     bodies: Vec<Built>,
+    /// Of a launch.
+    attributes: Vec<u64>,
 }
 
 impl Placed {
@@ -84,6 +87,7 @@ impl Placed {
             call: None,
             fetches: false,
             bodies: Vec::new(),
+            attributes: Vec::new(),
         }
     }
 
@@ -169,7 +173,7 @@ fn memset(fill: &Fill) -> CUDA_MEMSET_NODE_PARAMS {
 }
 
 /// The copy as the driver takes it; the client's side of it is `staging`, where the rows lie end to end.
-fn memcpy(copy: &Copy, array: Raw, staging: *mut c_void) -> CUDA_MEMCPY3D {
+fn memcpy(copy: &Copy, [from_array, to_array]: [Raw; 2], staging: *mut c_void) -> CUDA_MEMCPY3D {
     let packed = Operand {
         pitch: copy.width,
         height: copy.height,
@@ -182,10 +186,6 @@ fn memcpy(copy: &Copy, array: Raw, staging: *mut c_void) -> CUDA_MEMCPY3D {
     };
     let (from_kind, from_address, from) = side(&copy.source);
     let (to_kind, to_address, to) = side(&copy.destination);
-    let array_of = |kind| match kind {
-        CU_MEMORYTYPE_ARRAY => array.0.cast(),
-        _ => std::ptr::null_mut(),
-    };
     CUDA_MEMCPY3D {
         srcXInBytes: from.x as usize,
         srcY: from.y as usize,
@@ -194,7 +194,7 @@ fn memcpy(copy: &Copy, array: Raw, staging: *mut c_void) -> CUDA_MEMCPY3D {
         srcMemoryType: from_kind,
         srcHost: staging,
         srcDevice: from_address,
-        srcArray: array_of(from_kind),
+        srcArray: from_array.0.cast(),
         reserved0: std::ptr::null_mut(),
         srcPitch: from.pitch as usize,
         srcHeight: from.height as usize,
@@ -205,13 +205,22 @@ fn memcpy(copy: &Copy, array: Raw, staging: *mut c_void) -> CUDA_MEMCPY3D {
         dstMemoryType: to_kind,
         dstHost: staging,
         dstDevice: to_address,
-        dstArray: array_of(to_kind),
+        dstArray: to_array.0.cast(),
         reserved1: std::ptr::null_mut(),
         dstPitch: to.pitch as usize,
         dstHeight: to.height as usize,
         WidthInBytes: copy.width as usize,
         Height: copy.height as usize,
         Depth: copy.depth as usize,
+    }
+}
+
+fn edge_data([from_port, to_port, kind, reserved @ ..]: [u8; 8]) -> CUgraphEdgeData {
+    CUgraphEdgeData {
+        from_port,
+        to_port,
+        r#type: kind,
+        reserved,
     }
 }
 
@@ -243,7 +252,7 @@ impl Built {
         Self {
             graph,
             nodes: HashMap::new(),
-            edges: HashSet::new(),
+            edges: HashMap::new(),
         }
     }
 
@@ -293,9 +302,9 @@ impl Builder<'_> {
         let Ready { nodes, edges } = ready;
         let numbers: Vec<u64> = nodes.iter().map(|(number, _)| *number).collect();
         let at = |index: u32| numbers.get(index as usize).copied().unwrap_or(0);
-        let wanted: HashSet<(u64, u64)> = edges
+        let wanted: HashMap<(u64, u64), [u8; 8]> = edges
             .iter()
-            .map(|edge| (at(edge.from), at(edge.to)))
+            .map(|edge| ((at(edge.from), at(edge.to)), edge.data))
             .collect();
         self.drop_edges(built, &wanted)?;
         let known: HashSet<u64> = numbers.iter().copied().collect();
@@ -309,12 +318,12 @@ impl Builder<'_> {
                 }
                 built
                     .edges
-                    .retain(|(from, to)| *from != number && *to != number);
+                    .retain(|(from, to), _| *from != number && *to != number);
             }
         }
         for (number, work) in nodes {
             let placed = match built.nodes.remove(&number) {
-                Some(placed) => self.set(None, placed, number, work),
+                Some(placed) => self.set(placed, number, work),
                 None => self.add(built.graph, number, work, is_body),
             };
             built
@@ -323,7 +332,7 @@ impl Builder<'_> {
         }
         for edge in &edges {
             let (from, to) = (at(edge.from), at(edge.to));
-            if built.edges.insert((from, to)) {
+            if built.edges.insert((from, to), edge.data).is_none() {
                 let (Some(before), Some(after)) = (built.nodes.get(&from), built.nodes.get(&to))
                 else {
                     return Err((CUDA_ERROR_INVALID_VALUE, to));
@@ -335,23 +344,19 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn drop_edges(&self, built: &mut Built, wanted: &HashSet<(u64, u64)>) -> Result<(), Refused> {
-        let gone: Vec<(u64, u64)> = built.edges.difference(wanted).copied().collect();
-        for (from, to) in gone {
+    fn drop_edges(
+        &self,
+        built: &mut Built,
+        wanted: &HashMap<(u64, u64), [u8; 8]>,
+    ) -> Result<(), Refused> {
+        let has = built.edges.iter();
+        let gone = has.filter(|(edge, data)| wanted.get(edge) != Some(data));
+        let gone: Vec<_> = gone.map(|(edge, data)| (*edge, *data)).collect();
+        for ((from, to), data) in gone {
             built.edges.remove(&(from, to));
             if let (Some(before), Some(after)) = (built.nodes.get(&from), built.nodes.get(&to)) {
-                let before: CUgraphNode = before.tail().0.cast();
-                let after: CUgraphNode = after.head().0.cast();
-                // SAFETY: one edge, between nodes of the graph.
-                let status = unsafe {
-                    self.api().cuGraphRemoveDependencies(
-                        built.graph.0.cast(),
-                        &raw const before,
-                        &raw const after,
-                        1,
-                    )
-                };
-                done(status).map_err(|status| (status, to))?;
+                self.untie(built.graph, before.tail(), after.head(), data)
+                    .map_err(|status| (status, to))?;
             }
         }
         Ok(())
@@ -365,19 +370,51 @@ impl Builder<'_> {
             // SAFETY: one edge, between nodes of the graph.
             return done(unsafe { self.api().cuGraphAddDependencies(graph, from, to, 1) });
         }
-        let [from_port, to_port, kind, reserved @ ..] = data;
-        let data = CUgraphEdgeData {
-            from_port,
-            to_port,
-            r#type: kind,
-            reserved,
-        };
+        let data = edge_data(data);
         let data = &raw const data;
         // SAFETY: as above, with the edge's data.
         done(unsafe {
             self.api()
                 .cuGraphAddDependencies_v2(graph, from, to, data, 1)
         })
+    }
+
+    fn untie(&self, graph: Raw, from: Raw, to: Raw, data: [u8; 8]) -> Result<(), CUresult> {
+        let (from, to): (CUgraphNode, CUgraphNode) = (from.0.cast(), to.0.cast());
+        let graph = graph.0.cast();
+        let (from, to) = (&raw const from, &raw const to);
+        if data == [0; 8] {
+            // SAFETY: one edge, between nodes of the graph.
+            return done(unsafe { self.api().cuGraphRemoveDependencies(graph, from, to, 1) });
+        }
+        let data = edge_data(data);
+        let data = &raw const data;
+        // SAFETY: as above, with the edge's data, by which the driver knows it too.
+        done(unsafe {
+            self.api()
+                .cuGraphRemoveDependencies_v2(graph, from, to, data, 1)
+        })
+    }
+
+    /// Sets attributes of a launch in a graph that are not as they were; one that is gone is as none.
+    fn set_attributes(&self, node: Raw, before: &[u64], now: &[u64]) -> Result<(), CUresult> {
+        let [before, now] = [before, now].map(|words| words.as_chunks::<ATTRIBUTE_WORDS>().0);
+        let is_gone = |[id, ..]: &&[u64; ATTRIBUTE_WORDS]| !now.iter().any(|one| one[0] == *id);
+        let gone = before.iter().filter(is_gone).map(|[id, ..]| {
+            let mut none = [0; ATTRIBUTE_WORDS];
+            none[0] = *id;
+            none
+        });
+        let new = now.iter().filter(|one| !before.contains(one)).copied();
+        for [id, value @ ..] in gone.chain(new) {
+            let (node, value) = (node.0.cast(), value.as_ptr().cast());
+            // SAFETY: the node is live; the value has 64 bytes.
+            done(unsafe {
+                self.api()
+                    .cuGraphKernelNodeSetAttribute(node, id as u32, value)
+            })?;
+        }
+        Ok(())
     }
 
     fn call(&mut self, number: u64, kind: Kind, size: u64) -> Result<Arc<Call>, CUresult> {
@@ -438,15 +475,14 @@ impl Builder<'_> {
                     api.cuGraphAddKernelNode_v2(place, native, none, 0, params)
                 });
                 done(added)?;
-                for attribute in kernel.attributes.as_chunks::<ATTRIBUTE_WORDS>().0 {
-                    let [id, value @ ..] = attribute;
-                    let value = value.as_ptr().cast();
-                    // SAFETY: the node was just added; the value has 64 bytes.
-                    done(unsafe { api.cuGraphKernelNodeSetAttribute(node, *id as u32, value) })?;
-                }
-                CUDA_SUCCESS
+                let node = Raw(node.cast());
+                self.set_attributes(node, &[], &kernel.attributes)?;
+                return Ok(Placed {
+                    attributes: kernel.attributes,
+                    ..Placed::new(node)
+                });
             }
-            Work::Copy(copy, array, context) => {
+            Work::Copy(copy, arrays, context) => {
                 if is_body && copy.is_of_client() {
                     return Err(CUDA_ERROR_NOT_SUPPORTED);
                 }
@@ -454,7 +490,7 @@ impl Builder<'_> {
                 let staging = staged
                     .as_ref()
                     .map_or(std::ptr::null_mut(), |it| it.staging.0);
-                let params = memcpy(&copy, array, staging);
+                let params = memcpy(&copy, arrays, staging);
                 let (params, context) = (&raw const params, context.0.cast());
                 // SAFETY: as above.
                 done(unsafe { api.cuGraphAddMemcpyNode(place, native, none, 0, params, context) })?;
@@ -568,14 +604,8 @@ impl Builder<'_> {
         Ok(placed)
     }
 
-    /// Replaces what a node does: in an executable graph, or without one in the graph itself.
-    fn set(
-        &mut self,
-        exec: Option<Raw>,
-        mut placed: Placed,
-        number: u64,
-        work: Work,
-    ) -> Result<Placed, CUresult> {
+    /// Replaces what a node of a graph does.
+    fn set(&mut self, mut placed: Placed, number: u64, work: Work) -> Result<Placed, CUresult> {
         if let Work::Conditional(_, _, _, bodies) = work {
             for (built, ready) in placed.bodies.iter_mut().zip(bodies) {
                 self.build(built, ready, true)
@@ -583,7 +613,13 @@ impl Builder<'_> {
             }
             return Ok(placed);
         }
-        self.change(exec, &placed.parts(), number, work)?;
+        let attributes = match &work {
+            Work::Kernel(kernel) => kernel.attributes.clone(),
+            _ => Vec::new(),
+        };
+        self.change(None, &placed.parts(), number, work)?;
+        self.set_attributes(placed.node, &placed.attributes, &attributes)?;
+        placed.attributes = attributes;
         Ok(placed)
     }
 
@@ -621,7 +657,7 @@ impl Builder<'_> {
                     None => unsafe { api.cuGraphKernelNodeSetParams_v2(node, params) },
                 })
             }
-            (Work::Copy(copy, array, context), exec) => {
+            (Work::Copy(copy, arrays, context), exec) => {
                 let staged = self.staged(number, &copy)?;
                 let same = match (&staged, call_node) {
                     (None, None) => true,
@@ -635,7 +671,7 @@ impl Builder<'_> {
                 let staging = staged
                     .as_ref()
                     .map_or(std::ptr::null_mut(), |it| it.staging.0);
-                let params = memcpy(&copy, array, staging);
+                let params = memcpy(&copy, arrays, staging);
                 let (params, context) = (&raw const params, context.0.cast());
                 done(match exec {
                     // SAFETY: as above.

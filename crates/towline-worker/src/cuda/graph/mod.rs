@@ -205,6 +205,10 @@ impl Shared {
             CUDA_SUCCESS => {}
             status => return Err((status, 0)),
         }
+        let is_conditional = |(_, work): &(u64, Work)| matches!(work, Work::Conditional(..));
+        if changes.nodes.iter().any(is_conditional) {
+            return self.become_like(exec, &context, changes);
+        }
         let built = lock(&exec.built);
         for (number, work) in changes.nodes {
             let mut builder = Builder {
@@ -224,6 +228,45 @@ impl Shared {
                 }
             }
             changed.map_err(|status| (status, number))?;
+        }
+        Ok(())
+    }
+
+    /// Changes the graph that an executable one was made of, bodies of its conditional nodes too, and has that become like it.
+    fn become_like(
+        self: &Arc<Self>,
+        exec: &Exec,
+        context: &Arc<Context>,
+        ready: Ready,
+    ) -> Result<(), Refused> {
+        let mut builder = Builder {
+            shared: self,
+            context,
+            calls: Calls::new(),
+        };
+        let mut built = lock(&exec.built);
+        let built_anew = builder.build(&mut built, ready, false);
+        let changed = built_anew.and_then(|()| {
+            let mut told = CUgraphExecUpdateResultInfo {
+                result: CU_GRAPH_EXEC_UPDATE_SUCCESS,
+                errorNode: std::ptr::null_mut(),
+                errorFromNode: std::ptr::null_mut(),
+            };
+            let (native, graph) = (exec.native.0.cast(), built.graph.0.cast());
+            // SAFETY: both are live; one place for what is told.
+            match unsafe { self.api.cuGraphExecUpdate_v2(native, graph, &raw mut told) } {
+                CUDA_SUCCESS => Ok(()),
+                status => Err((status, built.number_of(told.errorNode))),
+            }
+        });
+        if changed.is_err() {
+            let calls = builder.calls.values();
+            calls.for_each(|call| call.release(&*self.api));
+            return changed;
+        }
+        let mut calls = lock(&exec.calls);
+        for (number, call) in builder.calls {
+            lock(&exec.retired).extend(calls.insert(number, call));
         }
         Ok(())
     }

@@ -89,18 +89,15 @@ impl Session {
                 }))
             }
             described::Work::Copy(copy) => {
-                let array = match (copy.source.place, copy.destination.place) {
-                    (Place::Array(_), Place::Array(_)) => {
-                        return Ok(Err((CUDA_ERROR_NOT_SUPPORTED, number)));
+                let mut arrays = [Raw(std::ptr::null_mut()); 2];
+                for (array, side) in arrays.iter_mut().zip([copy.source, copy.destination]) {
+                    if let Place::Array(handle) = side.place {
+                        let native = self.native(handle, wire::ArrayHandle::TAG)?;
+                        *array = Raw(or_refuse!(native, number));
                     }
-                    (Place::Array(array), _) | (_, Place::Array(array)) => {
-                        let native = self.native(array, wire::ArrayHandle::TAG)?;
-                        or_refuse!(native, number)
-                    }
-                    _ => std::ptr::null_mut(),
-                };
+                }
                 let context = or_refuse!(self.context_of(copy.context)?, number);
-                Work::Copy(copy, Raw(array), context)
+                Work::Copy(copy, arrays, context)
             }
             described::Work::Fill(fill) => {
                 Work::Fill(fill, or_refuse!(self.context_of(fill.context)?, number))
