@@ -216,6 +216,15 @@ impl Image {
         Some(((*address)?, variable.len))
     }
 
+    /// Whether an address is one of constant memory.
+    pub(crate) fn is_constant(&self, address: u64) -> bool {
+        let mut all = self.program.variables.iter().zip(&self.addresses);
+        all.any(|(variable, start)| {
+            let inside = |start: &u64| address.wrapping_sub(*start) < variable.len.max(1);
+            variable.space == Space::Const && start.as_ref().is_some_and(inside)
+        })
+    }
+
     /// Where a variable lies that stands for a texture, surface or sampler, and for which of these.
     pub(crate) fn object(&self, name: &str) -> Option<(u64, ptx::Type)> {
         let mut named = self.program.variables.iter().zip(&self.addresses);

@@ -504,6 +504,12 @@ impl<'a> Builder<'a, '_> {
         matches!(slot, Some(Slot::Reg(_)))
     }
 
+    /// Whether this names a predicate.
+    pub(super) fn is_predicate(&mut self, expression: &Expression<'a>) -> bool {
+        let slot = plain_name(expression).and_then(|name| self.scopes.find(name));
+        matches!(slot, Some(Slot::Pred(_)))
+    }
+
     /// A register to write to, or `_`.
     pub(super) fn maybe_reg(
         &mut self,

@@ -54,10 +54,15 @@ impl Warp {
                 let formats = self.argument(number, call, 0, constants);
                 let arguments = self.argument(number, call, 1, constants);
                 for lane in lanes_of(mask) {
-                    let text = self
+                    if formats[lane] == 0 {
+                        out[lane] = u32::MAX.into();
+                        continue;
+                    }
+                    let (text, count) = self
                         .format(env, lane, number, formats[lane], arguments[lane])
                         .map_err(|fault| (fault, Lane::Number(lane)))?;
-                    out[lane] = text.len() as u64;
+                    // Unlike the host's, it tells how many arguments it took.
+                    out[lane] = count;
                     (env.launch.print)(&text);
                 }
                 self.answer(number, call, &out);
@@ -123,7 +128,7 @@ impl Warp {
         Ok(text)
     }
 
-    /// What one lane prints. Arguments lie one behind the other, each at a multiple of its size.
+    /// What one lane prints, and of how many arguments. They lie one behind the other, each at a multiple of its size.
     fn format(
         &mut self,
         env: &mut Env<'_>,
@@ -131,9 +136,9 @@ impl Warp {
         number: usize,
         format: u64,
         arguments: u64,
-    ) -> Result<Vec<u8>, FaultKind> {
+    ) -> Result<(Vec<u8>, u64), FaultKind> {
         let format = self.text(env, lane, number, format)?;
-        let mut out = Vec::new();
+        let (mut out, mut count) = (Vec::new(), 0);
         let mut at = arguments;
         let mut rest = format.as_slice();
         while let Some((&byte, behind)) = rest.split_first() {
@@ -157,6 +162,7 @@ impl Warp {
                 let value = value.get_mut(..bytes).unwrap_or_default();
                 warp.read(env, lane, number, at, value)?;
                 at += bytes as u64;
+                count += 1;
                 Ok::<_, FaultKind>(to_number(value))
             };
             if what.width == Some(Amount::Argument) {
@@ -183,7 +189,7 @@ impl Warp {
                 }
             }
         }
-        Ok(out)
+        Ok((out, count))
     }
 }
 

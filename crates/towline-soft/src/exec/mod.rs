@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 pub(crate) use grid::run;
-pub(crate) use step::compare_one;
+pub(crate) use step::{compare_one, lies_in};
 
 use crate::image::Kernel;
 use crate::jit::Compiled;

@@ -16,7 +16,7 @@ use super::access::{
 use super::frame::{Frame, LANES, Lanes, lanes_of};
 use super::number::extend;
 use super::warp::LaneFault;
-use super::{convert, float, integer};
+use super::{Launch, convert, float, integer};
 use crate::fault::FaultKind;
 
 /// Whose fault it is.
@@ -209,7 +209,7 @@ pub(super) fn execute(
         }
         Op::InSpace { space, d, a } => {
             let a = frame.get(constants, a);
-            let holds = mask_of(|lane| in_space(space, a[lane], env));
+            let holds = mask_of(|lane| lies_in(space, a[lane], env.launch));
             frame.set_flag(d, mask, holds);
         }
         Op::PredMov { d, a } => {
@@ -502,12 +502,16 @@ pub(crate) fn compare_one(compare: Compare, ty: Type, flush: bool, a: u64, b: u6
     compare_lanes(compare, ty, flush, &[a; LANES], &[b; LANES]) & 1 != 0
 }
 
-fn in_space(space: Space, address: u64, env: &Env<'_>) -> bool {
+/// Whether a generic address is one of a space.
+pub(crate) fn lies_in(space: Space, address: u64, launch: &Launch) -> bool {
     let (found, _) = locate(Space::Generic, address);
+    // Constant memory lies among global memory here.
+    let is_constant = || launch.kernel.image.is_constant(address);
     match space {
-        // Constant memory is part of global memory here.
-        Space::Const => false,
-        Space::Global => found == Space::Global && env.launch.arena.find(address).is_some(),
+        Space::Const => found == Space::Global && is_constant(),
+        Space::Global => {
+            found == Space::Global && launch.arena.find(address).is_some() && !is_constant()
+        }
         space => found == space,
     }
 }

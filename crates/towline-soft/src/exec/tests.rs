@@ -174,6 +174,32 @@ fn kernel(body: &str) -> String {
 }
 
 #[test]
+fn hints_for_caches_change_nothing() {
+    let bench = Bench::new(&kernel(
+        "createpolicy.fractional.L2::evict_first.L2::evict_unchanged.b64 d0, 0f3f000000; createpolicy.range.global.L2::evict_last.b64 d1, [out], 64, 128;\n\
+         createpolicy.cvt.L2.b64 d2, d0; createpolicy.fractional.L2::evict_last.b64 d3; mul.wide.u32 d4, t, 4; add.u64 d4, d4, out;\n\
+         cp.async.bulk.prefetch.L2.global [out], 64; cp.async.bulk.prefetch.L2.global.L2::cache_hint [out], 64, d3;\n\
+         ld.global.L2::cache_hint.u32 r, [d4], d0; add.u32 r, r, 1;",
+    ));
+    let out = bench.words(&[7; 32]);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    assert_eq!(bench.read(out, 32), [8; 32]);
+}
+
+#[test]
+fn ignored_sources_are_not_read() {
+    let bench = Bench::new(&kernel(
+        ".shared .align 16 .b8 s[512]; mov.u32 a0, s; shl.b32 a1, t, 4; add.u32 a0, a0, a1; mov.u32 a2, 9;\n\
+         st.shared.v4.u32 [a0], {a2, a2, a2, a2}; setp.ge.u32 p0, t, 16; mov.u64 d0, 64; selp.u64 d0, d0, out, p0;\n\
+         cp.async.cg.shared.global [a0], [d0], 16, p0; cp.async.wait_all; ld.shared.u32 r, [a0+4];",
+    ));
+    let out = bench.words(&[5; 32]);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    let expected: Vec<u32> = (0..32).map(|lane| if lane < 16 { 5 } else { 0 }).collect();
+    assert_eq!(bench.read(out, 32), expected);
+}
+
+#[test]
 fn copies_to_shared_memory_are_there_after_the_wait() {
     let bench = Bench::new(&kernel(
         ".shared .align 16 .b8 s[512]; mov.u32 a0, s; shl.b32 a1, t, 4; add.u32 a0, a0, a1; and.b32 a1, t, 7;\n\
@@ -361,6 +387,40 @@ fn spaces_have_generic_addresses() {
 }
 
 #[test]
+fn constant_memory_is_not_global() {
+    let text = format!(
+        ".const .b32 c[4] = {{1, 2, 3, 4}};\n.global .b32 g;\n{}",
+        kernel(
+            "mov.u64 d0, c; cvta.const.u64 d0, d0; mov.u64 d1, g; cvta.global.u64 d1, d1; isspacep.const p0, d0;\n\
+             selp.u32 r, 1, 0, p0; isspacep.global p0, d0; selp.u32 a0, 2, 0, p0; isspacep.const p0, d1; selp.u32 a1, 4, 0, p0;\n\
+             isspacep.global p0, d1; selp.u32 a2, 8, 0, p0; or.b32 r, r, a0; or.b32 r, r, a1; or.b32 r, r, a2;"
+        )
+    );
+    let bench = Bench::new(&text);
+    let out = bench.words(&[0; 32]);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    assert_eq!(bench.read(out, 1), [1 + 8]);
+}
+
+#[test]
+fn printing_without_format_prints_nothing() {
+    let text = format!(
+        ".extern .func (.param .b32 r) vprintf(.param .b64 f, .param .b64 a);\n{}",
+        kernel(
+            "{ .reg .b64 v; .param .b64 f; .param .b64 a; .param .b32 c; mov.u64 v, 0; st.param.b64 [f], v;\n\
+             st.param.b64 [a], v; call (c), vprintf, (f, a); ld.param.b32 r, [c]; }"
+        )
+    );
+    let bench = Bench::new(&text);
+    let out = bench.words(&[0; 32]);
+    bench.launch(ONE_WARP, &[out]).expect("no fault");
+    assert_eq!(
+        (bench.read(out, 1), bench.text()),
+        (vec![u32::MAX], String::new())
+    );
+}
+
+#[test]
 fn dynamic_shared_memory_is_behind_the_static() {
     let text = format!(
         ".extern .shared .align 16 .b8 more[];\n{}",
@@ -400,7 +460,7 @@ fn kernels_print_and_have_memory_of_their_own() {
     bench.launch(ONE_WARP, &[out]).expect("no fault");
     assert_eq!(bench.text(), "3 2.5\n");
     let mut expected: Vec<u32> = (0..32).collect();
-    expected[3] += 6;
+    expected[3] += 2;
     assert_eq!(bench.read(out, 32), expected);
     assert_eq!(bench.arena.live(), live + 1, "only the workspace is left");
 }

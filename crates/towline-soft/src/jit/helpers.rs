@@ -316,10 +316,9 @@ extern "C" fn evaluate(
         .steps
         .get(step as usize)
         .and_then(super::emit::op_of);
-    let arena = &threads.launch.arena;
-    let global = |address| arena.find(address).is_some();
+    let lies_in = |space, address| crate::exec::lies_in(space, address, threads.launch);
     let (value, holds) = op
-        .and_then(|op| carry_out(op, [a, b, c, e], flag != 0, global))
+        .and_then(|op| carry_out(op, [a, b, c, e], flag != 0, lies_in))
         .unwrap_or_default();
     threads.head.answer = holds.into();
     value
@@ -330,7 +329,7 @@ fn carry_out(
     op: &Op,
     [a, b, c, e]: [u64; 4],
     flag: bool,
-    global: impl Fn(u64) -> bool,
+    lies_in: impl Fn(Space, u64) -> bool,
 ) -> Option<(u64, bool)> {
     let one = |out: Option<[u64; 1]>| out.map(|[value]| (value, false));
     let with = |combine: &Option<(towline_ptx::ir::op::Logic, Flag)>, holds: bool| match combine {
@@ -360,15 +359,7 @@ fn carry_out(
         }
         Op::Carry { op, ty, .. } => Some(integer::carried(op, ty, [a, b, c], flag)),
         Op::Classify { class, ty, .. } => Some((0, float::is_class(class, ty, a))),
-        Op::InSpace { space, .. } => {
-            let (found, _) = locate(Space::Generic, a);
-            let holds = match space {
-                Space::Const => false,
-                Space::Global => found == Space::Global && global(a),
-                space => found == space,
-            };
-            Some((0, holds))
-        }
+        Op::InSpace { space, .. } => Some((0, lies_in(space, a))),
         Op::SelectSign { c_float, flush, .. } => {
             let first = match c_float {
                 true => float::value(Type::F32, c, flush)? >= 0.0,

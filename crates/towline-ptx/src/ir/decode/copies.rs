@@ -51,6 +51,12 @@ impl Decoder<'_, '_, '_, '_> {
         let from = self.builder.address(from, Space::Global)?;
         let size = match size {
             [] => None,
+            [ignore] if self.builder.is_predicate(ignore) => {
+                let (d, p) = (self.builder.scratch(), self.builder.flag(ignore)?);
+                let (a, b) = (self.builder.bits(0), self.builder.bits(bytes));
+                self.before(Op::Select { d, a, b, p })?;
+                Some(Source::Reg(d))
+            }
             [size] => Some(self.builder.count(size)?),
             _ => return self.refuse("`cp.async` has other operands"),
         };
@@ -74,10 +80,13 @@ impl Decoder<'_, '_, '_, '_> {
                 None => self.refuse("`cp.async.bulk.wait_group` needs a number"),
             };
         }
-        for other in ["tensor", "prefetch", "multicast::cluster", "cp_mask"] {
+        for other in ["tensor", "multicast::cluster", "cp_mask"] {
             if self.modifiers.has(other) {
                 return self.refuse(format!("`cp.async.bulk.{other}` is not supported"));
             }
+        }
+        if self.modifiers.flag("prefetch") {
+            return self.bulk_prefetch();
         }
         let mut spaces = [Space::Generic; 2];
         for place in &mut spaces {
@@ -111,6 +120,54 @@ impl Decoder<'_, '_, '_, '_> {
         };
         self.copy_loop(spaces, addresses, bytes)?;
         Ok(done)
+    }
+
+    /// `cp.async.bulk.prefetch`, a hint.
+    fn bulk_prefetch(&mut self) -> Decoded {
+        let is_known = self.modifiers.flag("L2") && self.modifiers.space() == Space::Global;
+        let operands = self.without_policy(2);
+        let [from, size] = operands else {
+            return self.refuse("`cp.async.bulk.prefetch` needs an address and a number of bytes");
+        };
+        if !is_known {
+            return self.refuse("`cp.async.bulk.prefetch` is for L2 and global memory");
+        }
+        self.builder.address(from, Space::Global)?;
+        self.builder.count(size)?;
+        Ok(Op::Nop)
+    }
+
+    /// `createpolicy`: a value for hints to caches, which change nothing here, and so any.
+    pub(super) fn policy(&mut self) -> Decoded {
+        let form = self
+            .modifiers
+            .one_of(&[("range", 'r'), ("fractional", 'f'), ("cvt", 'c')]);
+        self.modifiers.flag("global");
+        self.modifiers
+            .skip(|name| name == "L2" || name.starts_with("L2::evict_"));
+        let ty = self.ty_of(&[Type::B64])?;
+        let [d, operands @ ..] = self.operands else {
+            return self.refuse("`createpolicy` needs a register");
+        };
+        match (form, operands) {
+            (Some('r'), [address, primary, total]) => {
+                self.builder.address(address, Space::Generic)?;
+                self.builder.count(primary)?;
+                self.builder.count(total)?;
+            }
+            (Some('f'), []) => {}
+            (Some('f'), [fraction]) => {
+                self.builder.source(fraction, Type::F32)?;
+            }
+            (Some('c'), [property]) => {
+                self.builder.source(property, ty)?;
+            }
+            _ => return self.refuse("there is no such `createpolicy`"),
+        }
+        Ok(Op::Mov {
+            d: self.builder.reg(d, ty)?,
+            a: self.builder.bits(0),
+        })
     }
 
     /// Copies 16 bytes at a time, from the first to the last.

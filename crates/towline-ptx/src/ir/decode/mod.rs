@@ -93,6 +93,7 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
             "brx" => self.brx(),
             "call" => self.call(),
             "cp" => self.cp(),
+            "createpolicy" => self.policy(),
             "cvt" => self.cvt(),
             "cvta" => self.cvta(),
             "exit" => self.alone(Op::Exit),
