@@ -426,6 +426,25 @@ pub(crate) fn travelling<'a>(
 
 const ELF_MAGIC: u32 = u32::from_le_bytes(*b"\x7fELF");
 
+/// Refuses a file that its headers say to be longer than it is, or that is a wrapper: that points to memory.
+pub(crate) fn check_file(file: &[u8]) -> Result<(), CUresult> {
+    let header = || file.first_chunk().ok_or(CUDA_ERROR_INVALID_IMAGE);
+    let length = match file.first_chunk().map(|magic| u32::from_le_bytes(*magic)) {
+        Some(fatbin::WRAPPER_MAGIC) => None,
+        Some(fatbin::CONTAINER_MAGIC) => fatbin::container_len(header()?).ok(),
+        Some(ELF_MAGIC) => {
+            let tables = file.get(..64).and_then(elf_tables);
+            let bytes = tables.and_then(|tables| file.get(..tables));
+            bytes.and_then(elf_length).map(|length| length as u64)
+        }
+        _ => Some(0),
+    };
+    match length.is_some_and(|length| length <= file.len() as u64) {
+        true => Ok(()),
+        false => Err(CUDA_ERROR_INVALID_IMAGE),
+    }
+}
+
 /// The first bytes of an image, which is as long as what it begins with says.
 fn bytes<'a>(image: Vouched<'a, *const c_void>, count: usize) -> &'a [u8] {
     // SAFETY: the image is vouched for, and begins with what has this length.
@@ -532,6 +551,27 @@ mod tests {
         assert_eq!(refused.err(), Some(CUDA_ERROR_INVALID_IMAGE));
         let taken = travelling(image(&wrapper), true, DEVICE);
         assert_eq!(taken.unwrap().bytes(), container);
+    }
+
+    #[test]
+    fn files_shorter_than_their_headers_say_are_refused() {
+        let mut cubin = vec![0; 300];
+        cubin[..4].copy_from_slice(b"\x7fELF");
+        (cubin[0x28], cubin[0x3a], cubin[0x3c]) = (64, 64, 2);
+        (cubin[128 + 0x18], cubin[128 + 0x20]) = (200, 100);
+        let mut container = fatbin::CONTAINER_MAGIC.to_le_bytes().to_vec();
+        container.extend([1, 0, 16, 0, 32, 0, 0, 0, 0, 0, 0, 0]);
+        container.extend([0; 32]);
+        for file in [cubin, container] {
+            assert_eq!(check_file(&file), Ok(()));
+            for length in 4..file.len() {
+                let refused = check_file(&file[..length]);
+                assert_eq!(refused, Err(CUDA_ERROR_INVALID_IMAGE), "{length} bytes");
+            }
+        }
+        let wrapper = fatbin::WRAPPER_MAGIC.to_le_bytes();
+        assert_eq!(check_file(&wrapper), Err(CUDA_ERROR_INVALID_IMAGE));
+        assert_eq!(check_file(b".version 8.0"), Ok(()));
     }
 
     #[test]

@@ -311,16 +311,17 @@ fn read_file(path: &[u8]) -> Result<Vec<u8>, CUresult> {
 struct FileImage(Vec<u8>);
 
 impl FileImage {
-    /// Reads a file, and ends one that is text. An image is read by what its headers say: the longest header is followed by this much of
-    /// nothing.
+    /// Reads a file, and ends one that is text. An image is read by what its headers say, which must not pass its end: the longest header
+    /// is followed by this much of nothing.
     fn read(path: &[u8]) -> Result<Self, CUresult> {
         let mut bytes = read_file(path)?;
+        image::check_file(&bytes)?;
         bytes.extend([0; 64]);
         Ok(Self(bytes))
     }
 
     fn start(&self) -> Vouched<'_, *const c_void> {
-        // SAFETY: the file is in memory, and ends with zeros.
+        // SAFETY: the file is in memory, ends with zeros, and is as long as its headers say.
         unsafe { Vouched::new(self.0.as_ptr().cast()) }
     }
 }
