@@ -276,33 +276,38 @@ impl Offers {
 
     /// A session does not use any more what it took with a number. Only what is its own.
     pub fn give_back(&self, session: u64, token: Token, number: u32) {
-        let table = &mut *self.lock();
-        let own = table.taken.get_mut(&session);
-        if own.is_some_and(|own| own.remove(&(token, number))) {
-            table.leave(token);
-        }
+        let gone = {
+            let table = &mut *self.lock();
+            let own = table.taken.get_mut(&session);
+            let had = own.is_some_and(|own| own.remove(&(token, number)));
+            had.then(|| table.leave(token))
+        };
+        drop(gone);
     }
 
     /// Forgets an offer, if it is the owner's.
     pub fn withdraw(&self, owner: u64, token: Token) {
-        let table = &mut *self.lock();
-        let entry = table.entries.get_mut(&token);
-        if let Some(entry) = entry.filter(|entry| entry.owner == owner) {
-            entry.offered = false;
-            table.remove_unneeded(token);
-        }
+        let gone = {
+            let table = &mut *self.lock();
+            let entry = table.entries.get_mut(&token);
+            let own = entry.filter(|entry| entry.owner == owner);
+            own.map(|entry| entry.offered = false)
+                .and_then(|()| table.remove_unneeded(token))
+        };
+        drop(gone);
     }
 
     /// Forgets all that a session has offered and taken, when it has ended: its process, so that it writes nowhere any more. Nobody
     /// waits for what it has recorded in events.
     pub fn end(&self, session: u64) {
         let mut pages = Vec::new();
+        let mut gone = Vec::new();
         let mut guard = self.lock();
         let table = &mut *guard;
         for (token, number) in table.taken.remove(&session).unwrap_or_default() {
             let entry = table.entries.get(&token);
             pages.extend(entry.and_then(|entry| Some((entry.descriptor.clone()?, number))));
-            table.leave(token);
+            gone.extend(table.leave(token));
         }
         let mut own = Vec::new();
         if table.owned.contains_key(&session) {
@@ -318,11 +323,12 @@ impl Offers {
             }));
         }
         for token in own {
-            table.remove_unneeded(token);
+            gone.extend(table.remove_unneeded(token));
         }
         table.tenants.remove(&session);
-        // Others need not wait for as many pages as there may be.
+        // Others need not wait for as many pages as there may be, nor for descriptors that take long to close.
         drop(guard);
+        drop(gone);
         for (page, number) in pages {
             release_page(page.as_fd(), number);
         }
@@ -339,12 +345,14 @@ impl Table {
         self.entries.insert(token, entry);
     }
 
-    fn remove_unneeded(&mut self, token: Token) {
+    /// Takes out what nobody needs, to be dropped when the table is unlocked: closing a descriptor of a worker's may take long.
+    #[must_use]
+    fn remove_unneeded(&mut self, token: Token) -> Option<Entry> {
         let MapEntry::Occupied(found) = self.entries.entry(token) else {
-            return;
+            return None;
         };
         if found.get().is_needed() {
-            return;
+            return None;
         }
         let entry = found.remove();
         let descriptors = usize::from(entry.descriptor.is_some());
@@ -356,14 +364,14 @@ impl Table {
                 owned.remove();
             }
         }
+        Some(entry)
     }
 
     /// One who has taken something is gone.
-    fn leave(&mut self, token: Token) {
-        if let Some(entry) = self.entries.get_mut(&token) {
-            entry.takers -= 1;
-            self.remove_unneeded(token);
-        }
+    #[must_use]
+    fn leave(&mut self, token: Token) -> Option<Entry> {
+        self.entries.get_mut(&token)?.takers -= 1;
+        self.remove_unneeded(token)
     }
 }
 
@@ -548,6 +556,37 @@ mod tests {
         (2..=5).for_each(|session| offers.end(session));
         let table = offers.lock();
         assert_eq!((table.descriptors, table.owned.len()), (0, 0));
+    }
+
+    /// A connection whose other end does not read, so that closing it waits.
+    fn unread() -> (std::net::TcpStream, OwnedFd) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        while std::io::Write::write(&mut &socket, &[0; 1 << 16]).is_ok() {}
+        let linger = Some(std::time::Duration::from_secs(600));
+        rustix::net::sockopt::set_socket_linger(&socket, linger).unwrap();
+        (listener.accept().unwrap().0, socket.into())
+    }
+
+    #[test]
+    fn descriptor_that_closes_slowly_blocks_no_other_session() {
+        let offers = Offers::new(2048, 100);
+        let token = Token([1; TOKEN_BYTES]);
+        let (other_end, socket) = unread();
+        let slow = Offer {
+            descriptor: Some(socket),
+            ..offer(0)
+        };
+        assert!(offers.offer(1, token, slow));
+        std::thread::scope(|scope| {
+            let withdraws = scope.spawn(|| offers.withdraw(1, token));
+            while kept(&offers) > 0 {
+                std::thread::yield_now();
+            }
+            assert!(!withdraws.is_finished());
+            drop(other_end);
+        });
     }
 
     #[test]
