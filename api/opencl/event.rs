@@ -37,7 +37,7 @@ extern "C" {
     ) -> cl_int;
 
     /// Tells when the device took up and finished the event's command.
-    #[call(id = 0x0A06, since = "1.0", manual(client))]
+    #[call(id = 0x0A06, since = "1.0", manual)]
     fn clGetEventProfilingInfo(
         event: cl_event,
         param_name: cl_profiling_info,

@@ -12,9 +12,34 @@ fn resolve(handle: &str, value: &str) -> String {
     )
 }
 
+/// The native kernel of a call that nobody waits for and that uses its arguments: breaks off when one of them could not be set.
+fn resolve_with_arguments(value: &str) -> String {
+    format!(
+        "match self.native_with_arguments({value}.0)? {{ Ok(raw) => raw.cast(), Err(status) => break 'call status }}"
+    )
+}
+
+/// The request's field that names the queue whose next wait reports a failure.
+fn queue(call: &Call) -> Option<&Param> {
+    call.params.iter().find(|param| {
+        matches!(param.shape, Shape::Value { destroys: false })
+            && param.ty == Type::Handle("cl_command_queue".into())
+    })
+}
+
 fn prepare(out: &mut String, api: &Api, call: &Call, param: &Param) {
     let name = &param.name;
     match &param.shape {
+        Shape::Value { destroys: false }
+            if call.mode == Mode::Async && param.ty == Type::Handle("cl_kernel".into()) =>
+        {
+            let value = format!("request.{name}");
+            let _ = writeln!(
+                out,
+                "            let {name}: cl_kernel = {};",
+                resolve_with_arguments(&value)
+            );
+        }
         Shape::InOut { .. } if call.carries_inout() => {
             let target = pointee(param).rust();
             let _ = write!(
@@ -419,6 +444,12 @@ fn body(out: &mut String, api: &Api, call: &Call) {
             out,
             "        self.reply(number, status, &{});",
             reply(api, call)
+        );
+    } else if let Some(Param { name, .. }) = queue(call) {
+        let _ = writeln!(
+            out,
+            "        self.settle_on(number, {:#06x}, request.{name}.0, status);",
+            call.id
         );
     } else {
         let _ = writeln!(

@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use smallvec::SmallVec;
 use towline_backend::opencl as wire;
 use towline_backend::opencl::*;
 use towline_session::{Addresses, Entry, Table};
@@ -42,12 +43,16 @@ pub(crate) struct Session {
     pub(crate) retired: (u64, u64),
     /// Shared virtual memory: address to length and context.
     pub(crate) svm: BTreeMap<u64, Svm>,
+    /// The first command's event of each transfer of several commands, by the number of the event that ends it: for the times when it began.
+    pub(crate) first_parts: HashMap<u64, Raw>,
     /// User events whose status has not been set, with a reference each.
     pub(crate) open_events: HashMap<u64, Raw>,
     /// Files that programs include, by the client's numbers.
     pub(crate) includes: HashMap<u64, Arc<IncludeTree>>,
     /// What kernels expect of their arguments, by native kernel.
     pub(crate) arguments: Addresses<Vec<Expected>>,
+    /// Arguments that could not be set to the values that the client takes them to have, with the reasons, by native kernel.
+    pub(crate) unset: Addresses<SmallVec<[(u32, cl_int); 1]>>,
     /// Of the session, in their order.
     devices: Vec<Raw>,
     /// The request launches on the device of this place, and the launch counts.
@@ -67,6 +72,8 @@ pub(crate) struct Queue {
     /// The device has memory of its own.
     pub(crate) discrete: bool,
     pub(crate) in_order: bool,
+    /// Its commands are timed.
+    pub(crate) profiles: bool,
     pub(crate) device: Raw,
     /// The device's place among those of the session; a part of a device has the device's.
     pub(crate) place: u32,
@@ -97,9 +104,11 @@ impl Session {
             kept_bytes: 0,
             retired: (0, 0),
             svm: BTreeMap::new(),
+            first_parts: HashMap::new(),
             open_events: HashMap::new(),
             includes: HashMap::new(),
             arguments: Addresses::default(),
+            unset: Addresses::default(),
             devices: devices.iter().map(|(_, device)| *device).collect(),
             launching: None,
             debts: Debts::default(),
@@ -140,6 +149,28 @@ impl Session {
             }
             Ok(Entry::Failed(status)) => Ok(Err(status)),
             Err(error) => Err(broken(error)),
+        }
+    }
+
+    /// The native kernel of a handle, for a call that uses its arguments: the vendor still has the old value of one that could not be set.
+    pub(crate) fn native_with_arguments(
+        &self,
+        kernel: u64,
+    ) -> Result<Result<*mut c_void, i32>, ProtocolError> {
+        let native = self.native(kernel, wire::KernelHandle::TAG)?;
+        let unset = |raw: *mut c_void| self.unset.get(&raw.addr())?.first();
+        Ok(native.and_then(|raw| unset(raw).map_or(Ok(raw), |(_, status)| Err(*status))))
+    }
+
+    /// Notes how setting an argument ended that the client takes for set.
+    pub(crate) fn note_argument(&mut self, kernel: *mut c_void, index: u32, status: cl_int) {
+        if status == CL_SUCCESS && self.unset.is_empty() {
+            return;
+        }
+        let unset = self.unset.entry(kernel.addr()).or_default();
+        unset.retain(|(known, _)| *known != index);
+        if status != CL_SUCCESS {
+            unset.push((index, status));
         }
     }
 
@@ -260,6 +291,9 @@ impl Session {
     pub(crate) fn destroy(&mut self, id: u64, tag: u8) -> Result<(), ProtocolError> {
         if tag == wire::EventHandle::TAG {
             self.abandon_event(id);
+            if let Some(first) = self.first_parts.remove(&id) {
+                self.shared.release_event(first);
+            }
         }
         if tag == wire::ProgramHandle::TAG {
             self.includes.remove(&id);
@@ -275,6 +309,7 @@ impl Session {
             }
             Ok(Entry::Live(raw)) if tag == wire::KernelHandle::TAG => {
                 self.arguments.remove(&raw.0.addr());
+                self.unset.remove(&raw.0.addr());
                 Ok(())
             }
             Ok(_) => Ok(()),
@@ -292,7 +327,8 @@ impl Session {
 
     /// As [`Self::settle`], naming the queue whose next wait reports it.
     pub(crate) fn settle_on(&mut self, number: u64, call: u16, queue: u64, status: i32) {
-        if status < 0 {
+        // A read's failure is told instead of its data.
+        if status < 0 && call != <wire::Read<'_> as Request<'_>>::ID {
             log::debug!(
                 "request {number} ({}) failed: {}",
                 wire::call_name(call).unwrap_or("?"),
@@ -373,6 +409,7 @@ impl Session {
             in_order: properties
                 & (CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE as cl_command_queue_properties)
                 == 0,
+            profiles: properties & (CL_QUEUE_PROFILING_ENABLE as cl_command_queue_properties) != 0,
             device: Raw(device.cast()),
             place: self.place_of(device),
         }
@@ -501,6 +538,9 @@ impl Session {
             wire::DeviceHandle::TAG,
         ];
         self.abandon_events();
+        for first in std::mem::take(&mut self.first_parts).into_values() {
+            self.shared.release_event(first);
+        }
         for kept in std::mem::take(&mut self.kept) {
             // SAFETY: the event's reference is ours. A failed wait leaves nothing to do: the data must outlive the command either way.
             unsafe { self.api.clWaitForEvents(1, (&raw const kept.done.0).cast()) };

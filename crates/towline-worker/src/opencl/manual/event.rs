@@ -64,6 +64,46 @@ impl Session {
         Ok(())
     }
 
+    pub(crate) fn clGetEventProfilingInfo(
+        &mut self,
+        number: u64,
+        request: wire::GetEventProfilingInfo,
+    ) -> Result<(), ProtocolError> {
+        let begins = matches!(
+            request.param_name,
+            CL_PROFILING_COMMAND_QUEUED | CL_PROFILING_COMMAND_SUBMIT | CL_PROFILING_COMMAND_START
+        );
+        let first = self.first_parts.get(&request.event.0).filter(|_| begins);
+        let native = match first {
+            Some(first) => Ok(first.0),
+            None => self.native(request.event.0, wire::EventHandle::TAG)?,
+        };
+        let mut time = [0; size_of::<cl_ulong>()];
+        let size = time.len();
+        let status = match native {
+            Err(status) => status,
+            Ok(_) if request.want_param_value && request.param_value_size < size as u64 => {
+                CL_INVALID_VALUE
+            }
+            // SAFETY: the event is live, the answer is one `cl_ulong`.
+            Ok(event) => unsafe {
+                self.api.clGetEventProfilingInfo(
+                    event.cast(),
+                    request.param_name,
+                    size,
+                    time.as_mut_ptr().cast(),
+                    std::ptr::null_mut(),
+                )
+            },
+        };
+        let reply = wire::GetEventProfilingInfoReply {
+            param_value: request.want_param_value.then_some(&time),
+            param_value_size_ret: size as u64,
+        };
+        self.reply(number, status, &reply);
+        Ok(())
+    }
+
     /// Ends a user event that nobody can set any more: what waits for it fails instead of waiting for ever.
     pub(crate) fn abandon_event(&mut self, id: u64) {
         if let Some(event) = self.open_events.remove(&id) {

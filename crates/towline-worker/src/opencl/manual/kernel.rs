@@ -68,6 +68,9 @@ impl Session {
             request.size,
             request.value,
         )?;
+        if let Ok(kernel) = self.native(request.kernel.0, wire::KernelHandle::TAG)? {
+            self.note_argument(kernel, request.index, status);
+        }
         self.settle(number, <wire::SetArg<'_> as Request<'_>>::ID, status);
         Ok(())
     }
@@ -84,6 +87,12 @@ impl Session {
             request.size,
             request.value,
         )?;
+        // One that is refused leaves the argument as it was, on both sides.
+        if let Ok(kernel) = self.native(request.kernel.0, wire::KernelHandle::TAG)?
+            && status == CL_SUCCESS
+        {
+            self.note_argument(kernel, request.index, status);
+        }
         self.reply(number, status, &wire::CheckArgReply {});
         Ok(())
     }

@@ -98,9 +98,12 @@ impl Session {
             }
             return Ok(());
         };
-        let Some((memory, mapped)) = self.map(&transfer, CL_MAP_READ as cl_map_flags)? else {
-            lane.fail(payload, CL_MAP_FAILURE);
-            return Ok(());
+        let (memory, mapped) = match self.map(&transfer, CL_MAP_READ as cl_map_flags)? {
+            Ok(mapped) => mapped,
+            Err(status) => {
+                lane.fail(payload, status);
+                return Ok(());
+            }
         };
         let (gate, outcome, end) = self.unmap_behind(&transfer, memory);
         let told = Arc::clone(&outcome);
@@ -146,9 +149,12 @@ impl Session {
             return Ok(());
         };
         let flags = CL_MAP_WRITE_INVALIDATE_REGION as cl_map_flags;
-        let Some((memory, mapped)) = self.map(&transfer, flags)? else {
-            lane.refuse(payload, CL_MAP_FAILURE);
-            return Ok(());
+        let (memory, mapped) = match self.map(&transfer, flags)? {
+            Ok(mapped) => mapped,
+            Err(status) => {
+                lane.refuse(payload, status);
+                return Ok(());
+            }
         };
         let (gate, outcome, end) = self.unmap_behind(&transfer, memory);
         let told = Arc::clone(&outcome);
@@ -170,16 +176,16 @@ impl Session {
     /// A transfer with its lane; `None` when one of them is missing, which has been told.
     fn over_lane<'a>(
         &mut self,
-        transfer: Option<Transfer>,
+        transfer: Result<Transfer, cl_int>,
         lane: Option<&'a Arc<PeerLane>>,
     ) -> Result<Option<(Transfer, &'a Arc<PeerLane>)>, ProtocolError> {
         match (transfer, lane) {
-            (Some(transfer), Some(lane)) => Ok(Some((transfer, lane))),
-            (Some(transfer), None) => {
+            (Ok(transfer), Some(lane)) => Ok(Some((transfer, lane))),
+            (Ok(transfer), None) => {
                 self.unwritable(&transfer, CL_DEVICE_NOT_AVAILABLE)?;
                 Ok(None)
             }
-            (None, _) => Ok(None),
+            (Err(_), _) => Ok(None),
         }
     }
 

@@ -408,9 +408,12 @@ impl Session {
         transfer: &Transfer,
         payload: u64,
     ) -> Result<(), ProtocolError> {
-        let Some(windows) = self.enqueue_windows(transfer, true)? else {
-            self.ungranted(payload, CL_OUT_OF_RESOURCES);
-            return Ok(());
+        let windows = match self.enqueue_windows(transfer, true)? {
+            Ok(windows) => windows,
+            Err(status) => {
+                self.ungranted(payload, status);
+                return Ok(());
+            }
         };
         let ends = windows
             .iter()
@@ -463,12 +466,12 @@ impl Session {
         transfer: &Transfer,
         payload: u64,
     ) -> Result<(), ProtocolError> {
-        let Some(windows) = self.enqueue_windows(transfer, false)? else {
-            self.shared.post(&Push::NoData {
-                payload,
-                status: CL_OUT_OF_RESOURCES,
-            });
-            return Ok(());
+        let windows = match self.enqueue_windows(transfer, false)? {
+            Ok(windows) => windows,
+            Err(status) => {
+                self.ungranted(payload, status);
+                return Ok(());
+            }
         };
         let ends = windows
             .iter()
@@ -537,20 +540,20 @@ impl Session {
         self.conclude(transfer, ends)
     }
 
-    /// Enqueues all windows of a transfer; `None` when the vendor refused one, which has been told.
+    /// Enqueues all windows of a transfer; the status with which the vendor refused one, which has been told.
     fn enqueue_windows(
         &mut self,
         transfer: &Transfer,
         writing: bool,
-    ) -> Result<Option<Vec<Window>>, ProtocolError> {
+    ) -> Result<Result<Vec<Window>, cl_int>, ProtocolError> {
         let context = self.context(transfer.queue);
         let known = self.queues.get(&transfer.queue.addr()).copied();
         let (Some(known), Some(Some(ring))) = (known, self.rings.get_mut(&transfer.queue.addr()))
         else {
-            return Ok(None);
+            return Ok(Err(CL_OUT_OF_RESOURCES));
         };
         let Some(mut parts) = transfer.place.parts(SLOT_BYTES) else {
-            return Ok(None);
+            return Ok(Err(CL_OUT_OF_RESOURCES));
         };
         let large = ring.wants_large(parts.len(), &self.shared, &known);
         if large {
@@ -620,9 +623,8 @@ impl Session {
                     self.shared
                         .when_done(self.watched(transfer.queue), done, ended);
                 }
-                self.born_event(transfer.event, std::ptr::null_mut(), status)?;
-                self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
-                return Ok(None);
+                self.unwritable(transfer, status)?;
+                return Ok(Err(status));
             }
             windows.push(Window {
                 offset,
@@ -635,11 +637,11 @@ impl Session {
         }
         // SAFETY: the queue is live. Completion comes only for commands that were submitted.
         unsafe { self.api.clFlush(transfer.queue) };
-        Ok(Some(windows))
+        Ok(Ok(windows))
     }
 
     /// Another reference to an event.
-    fn kept_event(&self, event: Raw) -> Raw {
+    pub(super) fn kept_event(&self, event: Raw) -> Raw {
         // SAFETY: the caller's event is live.
         unsafe { self.api.clRetainEvent(event.0.cast()) };
         event

@@ -59,7 +59,7 @@ impl Session {
             waits,
             request.event,
         )?;
-        let Some(transfer) = transfer else {
+        let Ok(transfer) = transfer else {
             return Ok(());
         };
         self.kept_bytes += request.size;
@@ -118,9 +118,12 @@ impl Session {
             waits,
             request.event,
         )?;
-        let Some(transfer) = transfer else {
-            self.ungranted(request.payload, CL_OUT_OF_RESOURCES);
-            return Ok(());
+        let transfer = match transfer {
+            Ok(transfer) => transfer,
+            Err(status) => {
+                self.ungranted(request.payload, status);
+                return Ok(());
+            }
         };
         if self.has_ring(&transfer) {
             self.write_ringed(&transfer, request.payload)
@@ -148,12 +151,12 @@ impl Session {
             waits,
             request.event,
         )?;
-        let Some(transfer) = transfer else {
-            self.shared.post(&Push::NoData {
-                payload: request.payload,
-                status: CL_OUT_OF_RESOURCES,
-            });
-            return Ok(());
+        let transfer = match transfer {
+            Ok(transfer) => transfer,
+            Err(status) => {
+                self.ungranted(request.payload, status);
+                return Ok(());
+            }
         };
         let waits = request.urgent != 0 && self.watched(transfer.queue).is_some();
         if request.size <= INLINE_READ && waits && transfer.event.is_none() {
@@ -169,7 +172,7 @@ impl Session {
         }
     }
 
-    /// The native objects of a transfer; `None` when one of them had failed before, which has been told.
+    /// The native objects of a transfer; the status of one that had failed before, which has been told.
     #[allow(
         clippy::too_many_arguments,
         reason = "the fields that three requests share"
@@ -183,7 +186,7 @@ impl Session {
         place: Place,
         waits: Option<List<'_, wire::EventHandle>>,
         event: Option<wire::EventHandle>,
-    ) -> Result<Option<Transfer>, ProtocolError> {
+    ) -> Result<Result<Transfer, cl_int>, ProtocolError> {
         let list = waits
             .iter()
             .flat_map(|list| list.iter())
@@ -195,16 +198,16 @@ impl Session {
             (Err(status), _, _) | (_, Err(status), _) | (_, _, Err(status)) => {
                 self.born_event(event, std::ptr::null_mut(), status)?;
                 self.settle_on(number, call, queue.0, status);
-                Ok(None)
+                Ok(Err(status))
             }
             (Ok(_), Ok(mem), Ok(_)) if let Some(status) = self.misplaced(place, mem.cast()) => {
                 self.born_event(event, std::ptr::null_mut(), status)?;
                 self.settle_on(number, call, queue.0, status);
-                Ok(None)
+                Ok(Err(status))
             }
             (Ok(native), Ok(mem), Ok(waits)) => {
                 let queue_id = queue.0;
-                Ok(Some(Transfer {
+                Ok(Ok(Transfer {
                     number,
                     call,
                     queue_id,
@@ -416,7 +419,7 @@ impl Session {
         self.unwritable(transfer, status)
     }
 
-    /// Tells the client that nothing of a write will be granted: a call that blocks has its bytes back.
+    /// Tells the client that nothing of a write will be granted, or nothing of a read come: a call that blocks has its memory back.
     pub(super) fn ungranted(&self, payload: u64, status: cl_int) {
         self.shared.post(&Push::NoData { payload, status });
     }
@@ -434,9 +437,12 @@ impl Session {
 
     fn write_mapped(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
         let flags = CL_MAP_WRITE_INVALIDATE_REGION as cl_map_flags;
-        let Some((memory, mapped)) = self.map(transfer, flags)? else {
-            self.ungranted(payload, CL_MAP_FAILURE);
-            return Ok(());
+        let (memory, mapped) = match self.map(transfer, flags)? {
+            Ok(mapped) => mapped,
+            Err(status) => {
+                self.ungranted(payload, status);
+                return Ok(());
+            }
         };
         let gate = Gate::new(&self.shared, self.context(transfer.queue));
         let end = self.unmap(transfer, memory, &gate);
@@ -456,17 +462,18 @@ impl Session {
                 Err(error) => shared.close(&error),
             }
         };
+        let begin = self.kept_event(mapped);
         self.on_complete(transfer, mapped, open);
-        self.conclude(transfer, vec![end])
+        self.conclude(transfer, vec![begin, end])
     }
 
     fn read_mapped(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
-        let Some((memory, mapped)) = self.map(transfer, CL_MAP_READ as cl_map_flags)? else {
-            self.shared.post(&Push::NoData {
-                payload,
-                status: CL_MAP_FAILURE,
-            });
-            return Ok(());
+        let (memory, mapped) = match self.map(transfer, CL_MAP_READ as cl_map_flags)? {
+            Ok(mapped) => mapped,
+            Err(status) => {
+                self.ungranted(payload, status);
+                return Ok(());
+            }
         };
         self.shared.read_started(payload, mapped.0.cast());
         let gate = Gate::new(&self.shared, self.context(transfer.queue));
@@ -490,8 +497,9 @@ impl Session {
             }
             status => sent(false, status),
         };
+        let begin = self.kept_event(mapped);
         self.on_complete(transfer, mapped, go);
-        self.conclude(transfer, vec![end])
+        self.conclude(transfer, vec![begin, end])
     }
 
     fn write_staged(&mut self, transfer: &Transfer, payload: u64) -> Result<(), ProtocolError> {
@@ -615,12 +623,12 @@ impl Session {
         Ok(self.shared.stage(size))
     }
 
-    /// Maps the place; `None` when that failed, which has been told.
+    /// Maps the place; the status when that failed, which has been told.
     pub(super) fn map(
         &mut self,
         transfer: &Transfer,
         flags: cl_map_flags,
-    ) -> Result<Option<(Raw, Raw)>, ProtocolError> {
+    ) -> Result<Result<(Raw, Raw), cl_int>, ProtocolError> {
         let (waits, list) = wait_list(&transfer.waits);
         let mut mapped: cl_event = std::ptr::null_mut();
         let mut status = CL_SUCCESS;
@@ -644,13 +652,12 @@ impl Session {
                 self.unmap_now(transfer, Raw(memory));
             }
             let status = if status < 0 { status } else { CL_MAP_FAILURE };
-            self.born_event(transfer.event, std::ptr::null_mut(), status)?;
-            self.settle_on(transfer.number, transfer.call, transfer.queue_id, status);
-            return Ok(None);
+            self.unwritable(transfer, status)?;
+            return Ok(Err(status));
         }
         // SAFETY: the queue is live. Map events complete only once they are submitted.
         unsafe { self.api.clFlush(transfer.queue) };
-        Ok(Some((Raw(memory), Raw(mapped.cast()))))
+        Ok(Ok((Raw(memory), Raw(mapped.cast()))))
     }
 
     fn unmap_now(&self, transfer: &Transfer, memory: Raw) {
@@ -712,9 +719,15 @@ impl Session {
         let Some((last, others)) = ends.split_last() else {
             return Ok(());
         };
-        for end in others {
-            if !end.0.is_null() {
-                self.shared.release_event(*end);
+        let timed = self.queues.get(&transfer.queue.addr());
+        let timed = timed.is_some_and(|queue| queue.profiles);
+        for (index, end) in others.iter().enumerate() {
+            match transfer.event {
+                _ if end.0.is_null() => {}
+                Some(event) if index == 0 && timed => {
+                    self.first_parts.insert(event.0, *end);
+                }
+                _ => self.shared.release_event(*end),
             }
         }
         // SAFETY: the queue is live. The client waits for completion without another flush.
