@@ -37,9 +37,15 @@ const PLATFORM_QUERIES: &[u32] = &[
     CL_PLATFORM_EXTENSIONS_WITH_VERSION,
 ];
 
-/// Device queries are numbered without gaps worth naming; what a device does not know it refuses. Handles do not travel.
-const DEVICE_QUERIES: [std::ops::RangeInclusive<u32>; 3] =
-    [0x1000..=0x107f, 0x4000..=0x40ff, 0x4100..=0x41ff];
+/// Device queries are numbered without gaps worth naming; what a device does not know it refuses. Handles do not travel. The last two are
+/// those of `cl_khr_spirv_queries` and of `cl_ext_float_atomics`.
+const DEVICE_QUERIES: [std::ops::RangeInclusive<u32>; 5] = [
+    0x1000..=0x107f,
+    0x4000..=0x40ff,
+    0x4100..=0x41ff,
+    0x12b9..=0x12bb,
+    0x4231..=0x4233,
+];
 
 /// Answers that are handles: the client knows their objects by other names.
 const HANDLES: &[u32] = &[CL_DEVICE_PLATFORM, CL_DEVICE_PARENT_DEVICE];

@@ -559,21 +559,8 @@ fn binaries(
 
 /// Everything that the vendor tells of a built program's kernels.
 fn facts(api: &dyn OpenClApi, program: cl_program) -> Facts {
-    let mut count = 0;
-    // SAFETY: the program is live; with no room given, only the count is written.
-    let status =
-        unsafe { api.clCreateKernelsInProgram(program, 0, std::ptr::null_mut(), &raw mut count) };
-    if status != CL_SUCCESS {
-        return Facts::default();
-    }
-    let mut kernels: Vec<cl_kernel> = vec![std::ptr::null_mut(); count as usize];
-    // SAFETY: room for `count` kernels.
-    let status = unsafe {
-        api.clCreateKernelsInProgram(program, count, kernels.as_mut_ptr(), std::ptr::null_mut())
-    };
-    if status != CL_SUCCESS {
-        return Facts::default();
-    }
+    // A program that is not built for all of its devices has no list for some vendors.
+    let kernels = all_kernels(api, program).unwrap_or_else(|| kernels_by_name(api, program));
     let mut facts = Facts::default();
     for kernel in kernels {
         facts.kernels.push(describe(api, kernel));
@@ -581,6 +568,45 @@ fn facts(api: &dyn OpenClApi, program: cl_program) -> Facts {
         unsafe { api.clReleaseKernel(kernel) };
     }
     facts
+}
+
+fn all_kernels(api: &dyn OpenClApi, program: cl_program) -> Option<Vec<cl_kernel>> {
+    let mut count = 0;
+    // SAFETY: the program is live; with no room given, only the count is written.
+    let status =
+        unsafe { api.clCreateKernelsInProgram(program, 0, std::ptr::null_mut(), &raw mut count) };
+    if status != CL_SUCCESS {
+        return None;
+    }
+    let mut kernels: Vec<cl_kernel> = vec![std::ptr::null_mut(); count as usize];
+    // SAFETY: room for `count` kernels.
+    let status = unsafe {
+        api.clCreateKernelsInProgram(program, count, kernels.as_mut_ptr(), std::ptr::null_mut())
+    };
+    (status == CL_SUCCESS).then_some(kernels)
+}
+
+fn kernels_by_name(api: &dyn OpenClApi, program: cl_program) -> Vec<cl_kernel> {
+    let names = text(|value, actual| {
+        let room = match value.is_empty() {
+            true => std::ptr::null_mut(),
+            false => value.as_mut_ptr().cast(),
+        };
+        let (name, size) = (CL_PROGRAM_KERNEL_NAMES, value.len());
+        // SAFETY: the program is live, the room given is the slice's.
+        unsafe { api.clGetProgramInfo(program, name, size, room, actual) }
+    });
+    let names = names.unwrap_or_default();
+    let names = names.split(|byte| *byte == b';');
+    names
+        .filter_map(|name| CString::new(name).ok())
+        .filter_map(|name| {
+            let mut status = CL_SUCCESS;
+            // SAFETY: the program is live, the name ends with NUL, the status is a local.
+            let kernel = unsafe { api.clCreateKernel(program, name.as_ptr(), &raw mut status) };
+            (status == CL_SUCCESS && !kernel.is_null()).then_some(kernel)
+        })
+        .collect()
 }
 
 fn describe(api: &dyn OpenClApi, kernel: cl_kernel) -> Kernel {
