@@ -39,6 +39,7 @@ impl Links {
             let (mut old, mut next) = (last.link.state(), link.state());
             next.events = std::mem::take(&mut old.events);
             next.failures = std::mem::take(&mut old.failures);
+            next.listeners = std::mem::take(&mut old.listeners);
             next.told_elsewhere = std::mem::take(&mut old.told_elsewhere);
             let callbacks = next.events.values().map(|event| event.callbacks.len());
             callbacks.sum::<usize>()

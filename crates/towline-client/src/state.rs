@@ -139,6 +139,10 @@ pub(crate) struct State {
     pub(crate) failures: HashMap<u64, i32>,
     /// Those of them that a wait for something else has reported.
     pub(crate) told_elsewhere: HashSet<u64>,
+    /// Functions that take a vendor's messages about a context. They must not wait.
+    pub(crate) listeners: HashMap<u64, Box<dyn Fn(&str) + Send>>,
+    /// Events of transfers that the server stages, and their bytes.
+    pub(crate) staged: Vec<(u64, u64)>,
     /// Bytes of inline writes posted, and given back by the server.
     pub(crate) inline_posted: u64,
     pub(crate) inline_retired: u64,
@@ -389,8 +393,25 @@ impl State {
         if self.writes.len() < WRITE_LIMIT {
             return Some(Ok(()));
         }
+        self.awaits_application().then_some(Err(()))
+    }
+
+    /// Whether commands may wait for what the application does next.
+    pub(crate) fn awaits_application(&self) -> bool {
         let mut open = self.events.values().filter(|event| event.status.is_none());
-        open.any(|event| event.user).then_some(Err(()))
+        open.any(|event| event.user)
+    }
+
+    /// Whether transfers that the server stages leave room for so many bytes more.
+    pub(crate) fn fits_staged(&mut self, bytes: u64, credit: u64) -> bool {
+        let events = &self.events;
+        self.staged.retain(|(event, _)| {
+            events
+                .get(event)
+                .is_some_and(|event| event.status.is_none())
+        });
+        let held: u64 = self.staged.iter().map(|(_, bytes)| bytes).sum();
+        held == 0 || held + bytes <= credit
     }
 
     /// Room for inline data, as far as the server's bound leaves any.
@@ -636,6 +657,20 @@ mod tests {
         };
         state.complete([7].into_iter(), HeldWhat::Reply(3, reply), &mut due);
         assert!(matches!(state.replies[&3], Slot::Asked(_)));
+    }
+
+    #[test]
+    fn staged_transfers_hold_room_until_they_end() {
+        let mut state = State::default();
+        state.events.insert(1, Event::default());
+        state.staged.push((1, 70));
+        assert!(state.fits_staged(30, 100));
+        assert!(!state.fits_staged(31, 100));
+        let mut due = Vec::new();
+        state.complete([].into_iter(), HeldWhat::Event(1, 0), &mut due);
+        assert!(state.fits_staged(31, 100));
+        // One that is larger than all room goes alone.
+        assert!(state.fits_staged(101, 100));
     }
 
     #[test]

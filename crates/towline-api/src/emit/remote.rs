@@ -240,6 +240,18 @@ fn remember(call: &Call) -> String {
     out
 }
 
+/// The kernel whose arguments the answer depends on: a query of a kernel on a device or a queue.
+fn asked_kernel<'a>(api: &Api, call: &'a Call) -> Option<&'a str> {
+    let handle = |kind: &str| {
+        call.params.iter().find(|param| {
+            matches!(param.shape, Shape::Value { .. }) && param.ty == Type::Handle(kind.into())
+        })
+    };
+    let kernel = handle("cl_kernel").filter(|_| !api.dialect().by_symbol)?;
+    let place = handle("cl_device_id").or_else(|| handle("cl_command_queue"));
+    place.map(|_| kernel.name.as_str())
+}
+
 /// Writes what the request minted into the caller's out parameters.
 fn minted(call: &Call) -> String {
     let mut out = String::new();
@@ -394,6 +406,9 @@ fn body(out: &mut String, api: &Api, call: &Call) {
             leave(call, "status")
         );
     } else {
+        if let Some(kernel) = asked_kernel(api, call) {
+            let _ = writeln!(out, "        self.post_arguments({kernel});");
+        }
         let _ = write!(
             out,
             "        match {}.call(&request) {{\n            Ok(body) => {{\n                let Ok(reply) = wire::{}Reply::decode(&body) else {{\n            {}\n                }};\n                let _ = &reply;\n{}{}",

@@ -254,6 +254,27 @@ fn words_of_a_server_reach_no_log_raw() {
 }
 
 #[test]
+fn message_about_a_context_reaches_its_listener() {
+    let mut target = vec![0; SIZE];
+    let (link, server) = reading(&mut target, ToldBy::Queue(5));
+    let (sender, told) = std::sync::mpsc::channel();
+    let listener = move |text: &str| sender.send(text.to_string()).expect("the test listens");
+    link.state().listeners.insert(7, Box::new(listener));
+    for context in [6, 7] {
+        let text = format!("of {context}");
+        server.push(&Push::Notice {
+            context,
+            text: text.as_bytes(),
+        });
+    }
+    server.command.shutdown();
+    let reply = link.wait_reply(REQUEST, Duration::ZERO);
+    assert_eq!(reply.map(|reply| reply.status), Err(LOST));
+    link.state().listeners.clear();
+    assert_eq!(told.into_iter().collect::<Vec<_>>(), ["of 7"]);
+}
+
+#[test]
 fn fault_is_told_when_reads_under_way_have_ended() {
     let mut target = vec![0; SIZE];
     let (link, server) = reading(&mut target, ToldBy::Queue(5));

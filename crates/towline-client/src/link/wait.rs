@@ -431,7 +431,14 @@ impl Link {
             Push::ErrorText { bytes } => print_error(bytes),
             Push::Notice { context, text } => {
                 let text = printable(&String::from_utf8_lossy(text), SHOWN_TEXT);
-                (self.vocabulary.notice)(&self.name, context, &text);
+                // Under the lock: a context that has ended hears nothing more.
+                let state = self.state();
+                let listener = state.listeners.get(&context);
+                let told = listener.map(|listener| listener(&text)).is_some();
+                drop(state);
+                if !told {
+                    (self.vocabulary.notice)(&self.name, context, &text);
+                }
             }
             Push::Close { code, text } => {
                 let what = CloseCode::from_number(code)

@@ -89,7 +89,13 @@ impl Remote {
 
     /// One of an event's times, asked of the server unless the session has moved since.
     pub(super) fn profiled(&self, event: cl_event, name: cl_profiling_info) -> Result<u64, cl_int> {
-        let id = event.addr() as u64;
+        let mut id = event.addr() as u64;
+        if matches!(
+            name,
+            CL_PROFILING_COMMAND_QUEUED | CL_PROFILING_COMMAND_SUBMIT | CL_PROFILING_COMMAND_START
+        ) {
+            id = lock(&self.first_parts).get(&id).copied().unwrap_or(id);
+        }
         if let Some(known) = lock(&self.times).get(&id) {
             let found = known.iter().find(|(known, _)| *known == name);
             return found
@@ -132,6 +138,10 @@ impl Remote {
     pub(super) fn release_event(&self, event: cl_event) -> cl_int {
         let id = event.addr() as u64;
         lock(&self.times).remove(&id);
+        let first = lock(&self.first_parts).remove(&id);
+        if let Some(first) = first {
+            self.release_event(wire::EventHandle(first).to_raw());
+        }
         {
             let mut state = self.link().state();
             let Some(known) = state.events.get_mut(&id) else {

@@ -437,6 +437,21 @@ impl Remote {
         status_of(posted)
     }
 
+    /// Posts the arguments that the server does not have, before a query whose answer depends on them.
+    pub(super) fn post_arguments(&self, kernel: cl_kernel) {
+        let Some(found) = self.kernel(kernel) else {
+            return;
+        };
+        let mut found = lock(&found);
+        if found.dirty {
+            let id = wire::KernelHandle::from_raw(kernel);
+            // A session that is over fails the query, too.
+            let _ = self
+                .link()
+                .post_batch(|batch| send_arguments(id, &mut found, batch));
+        }
+    }
+
     pub(super) fn set_hint(&self, kernel: cl_kernel, name: cl_uint, value: &[u8]) -> cl_int {
         let Some(found) = self.kernel(kernel) else {
             return CL_INVALID_KERNEL;

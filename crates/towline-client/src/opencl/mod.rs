@@ -45,6 +45,9 @@ pub use crate::moved::RebuildError;
 
 include!(concat!(env!("OUT_DIR"), "/opencl_remote.rs"));
 
+/// Initial contents up to this size travel with the creation of a buffer; more of them take a write.
+pub const CONTENTS_LIMIT: usize = 32 << 20;
+
 /// High bits of the platforms of a session.
 const PLATFORM_BASE: u64 = 0x7c4e << 48;
 
@@ -65,6 +68,8 @@ pub struct Remote {
     recipes: recipe::Recipes,
     /// Times of events that ended on a server which the session has left.
     times: Mutex<HashMap<u64, Vec<(cl_profiling_info, u64)>>>,
+    /// The first part's event of each transfer in several parts, by the event that ends it: for the times when it began.
+    first_parts: Mutex<HashMap<u64, u64>>,
     programs: RwLock<HashMap<u64, Arc<Program>>>,
     kernels: RwLock<HashMap<u64, Arc<Mutex<kernel::Kernel>>>>,
     images: Mutex<HashMap<u64, image::Image>>,
@@ -103,6 +108,7 @@ impl Remote {
             snapshot,
             recipes: recipe::Recipes::default(),
             times: Mutex::default(),
+            first_parts: Mutex::default(),
             programs: RwLock::default(),
             kernels: RwLock::default(),
             images: Mutex::default(),
@@ -252,6 +258,9 @@ impl Remote {
 
     /// An object has ended: what it takes to make it is forgotten.
     fn ended(&self, id: u64) {
+        if recipe::tag(id) == wire::ContextHandle::TAG {
+            self.link().state().listeners.remove(&id);
+        }
         self.recipes.ended(id);
     }
 

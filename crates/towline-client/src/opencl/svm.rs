@@ -12,8 +12,8 @@ use super::*;
 pub(super) struct Regions {
     /// Start to length in bytes, as allocated.
     allocations: BTreeMap<usize, usize>,
-    /// Start to (length, may have been written) of what the application has mapped.
-    mapped: BTreeMap<usize, (usize, bool)>,
+    /// Start to (length, may have been written) of what the application has mapped, as often as it has.
+    mapped: BTreeMap<usize, Vec<(usize, bool)>>,
 }
 
 /// How often another address is asked for when this process uses the one that the worker got.
@@ -43,6 +43,20 @@ impl Regions {
 }
 
 impl Regions {
+    /// Ends one mapping that starts at an address: how much of it may have been written, if any. Nobody says which one of several is meant:
+    /// the last to end is one for writing, and until then the others send what that covers.
+    fn unmap(&mut self, address: usize) -> Option<Option<usize>> {
+        let list = self.mapped.get_mut(&address)?;
+        let written = list.iter().filter(|(_, writes)| *writes);
+        let written = written.map(|(length, _)| *length).max();
+        let reader = list.iter().rposition(|(_, writes)| !writes);
+        list.remove(reader.unwrap_or(list.len() - 1));
+        if list.is_empty() {
+            self.mapped.remove(&address);
+        }
+        Some(written)
+    }
+
     /// Of the pages of a range, those that no other allocation has: start and length, possibly none.
     fn own_pages(&self, address: usize, size: usize) -> Option<(usize, usize)> {
         let (start, length) = pages(address, size)?;
@@ -164,27 +178,29 @@ impl Remote {
             return CL_INVALID_VALUE;
         }
         let writes = flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION) as cl_map_flags != 0;
-        lock(&self.svm)
-            .mapped
-            .insert(address.addr(), (size, writes));
-        if flags & CL_MAP_WRITE_INVALIDATE_REGION as cl_map_flags != 0 {
-            // Nothing of the old contents is wanted: only the order counts.
-            return self.marker(command);
-        }
+        let mut regions = lock(&self.svm);
+        let list = regions.mapped.entry(address.addr()).or_default();
+        list.push((size, writes));
+        drop(regions);
+        let fetched = match flags & CL_MAP_WRITE_INVALIDATE_REGION as cl_map_flags {
+            0 => size,
+            // Nothing of the old contents is wanted: one byte keeps the place in the order.
+            _ => 1,
+        };
         self.read(
             command,
-            svm_place(address.addr(), size),
-            host(address, size),
+            svm_place(address.addr(), fetched),
+            host(address, fetched),
         )
     }
 
     pub(super) fn svm_unmap(&self, command: &Command<'_>, address: *mut c_void) -> cl_int {
-        let Some((size, writes)) = lock(&self.svm).mapped.remove(&address.addr()) else {
+        let Some(written) = lock(&self.svm).unmap(address.addr()) else {
             return CL_INVALID_VALUE;
         };
-        if !writes {
+        let Some(size) = written else {
             return self.marker(command);
-        }
+        };
         self.write(
             command,
             svm_place(address.addr(), size),
@@ -213,7 +229,7 @@ impl Remote {
                     .iter()
                     .map(|event| wire::EventHandle::from_raw(*event))
                     .collect();
-                let event = (!command.event.is_null())
+                let event = (command.blocking || !command.event.is_null())
                     .then(|| self.mint_event(command.queue.addr() as u64));
                 let posted = self.post(&wire::SvmCopy {
                     command_queue: wire::CommandQueueHandle::from_raw(command.queue),
@@ -225,9 +241,9 @@ impl Remote {
                     event,
                 });
                 self.hand_out(command, event);
-                match posted {
-                    Ok(()) if command.blocking => self.finish(command.queue),
-                    posted => status_of(posted),
+                match (posted, event) {
+                    (Ok(()), Some(event)) if command.blocking => self.complete(command, event),
+                    (posted, _) => status_of(posted),
                 }
             }
             (true, false) => self.write(
@@ -269,7 +285,7 @@ impl Remote {
     }
 
     fn hand_out(&self, command: &Command<'_>, event: Option<wire::EventHandle>) {
-        if let Some(event) = event {
+        if let Some(event) = event.filter(|_| !command.event.is_null()) {
             // SAFETY: the caller's contract: an event pointer that is not NULL is writable.
             unsafe { command.event.write(event.to_raw()) };
         }
@@ -279,13 +295,30 @@ impl Remote {
     pub(super) fn marker(&self, command: &Command<'_>) -> cl_int {
         let (count, list) = (command.waits.len() as cl_uint, command.waits.as_ptr());
         let list = if count == 0 { std::ptr::null() } else { list };
-        // SAFETY: the queue and the events are this session's own; `event` is writable by the caller's contract.
-        let status =
-            unsafe { self.clEnqueueMarkerWithWaitList(command.queue, count, list, command.event) };
-        if status == CL_SUCCESS && command.blocking {
-            self.finish(command.queue)
-        } else {
-            status
+        let mut own = std::ptr::null_mut();
+        let event = match command.event.is_null() && command.blocking {
+            true => &raw mut own,
+            false => command.event,
+        };
+        // SAFETY: the queue and the events are this session's own; `event` is a local, or NULL or writable by the caller's contract.
+        let status = unsafe { self.clEnqueueMarkerWithWaitList(command.queue, count, list, event) };
+        if status != CL_SUCCESS || !command.blocking {
+            return status;
+        }
+        // SAFETY: a place that the call above has written.
+        let marker = unsafe { event.read() };
+        self.complete(command, wire::EventHandle::from_raw(marker))
+    }
+
+    /// Waits until a command that blocks is complete: for it alone, since others of its queue may wait for what the application does next.
+    fn complete(&self, command: &Command<'_>, event: wire::EventHandle) -> cl_int {
+        let status = self.wait_for_events(&[event.to_raw()]);
+        if command.event.is_null() {
+            self.release_event(event.to_raw());
+        }
+        match status {
+            CL_SUCCESS => self.failure(command.queue),
+            status => status,
         }
     }
 }
@@ -348,8 +381,18 @@ mod tests {
             .extend([(0x1000, 0x100), (0x1100, 0x100)]);
         regions
             .mapped
-            .extend([(0x1080, (8, true)), (0x1100, (8, true))]);
+            .extend([(0x1080, vec![(8, true)]), (0x1100, vec![(8, true)])]);
         assert_eq!(regions.forget(0x1000), Some(0x100));
         assert_eq!(regions.mapped.into_keys().collect::<Vec<_>>(), [0x1100]);
+    }
+
+    #[test]
+    fn each_unmap_at_one_address_sends_writes() {
+        let mut regions = Regions::default();
+        let maps = vec![(8, false), (16, true), (32, false)];
+        regions.mapped.insert(0x1000, maps);
+        let ends: Vec<_> = (0..4).map(|_| regions.unmap(0x1000)).collect();
+        let sends = Some(Some(16));
+        assert_eq!(ends, [sends, sends, sends, None]);
     }
 }

@@ -21,6 +21,9 @@ pub(super) mod shape {
 /// Reads up to this size come back on the command lane; the worker has the same number.
 const INLINE_READ: usize = 128 << 10;
 
+/// Most bytes under way that the worker stages in memory of its own: half of what it has for that.
+const STAGED_CREDIT: u64 = 512 << 20;
+
 /// A box on the device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
@@ -185,6 +188,12 @@ impl Remote {
                 )
             };
         }
+        if status == CL_SUCCESS && !command.event.is_null() {
+            // SAFETY: the marker's event was written above.
+            let whole = unsafe { command.event.read() };
+            let first = events.remove(0).addr() as u64;
+            lock(&self.first_parts).insert(whole.addr() as u64, first);
+        }
         // Also those of the parts before one that failed.
         for event in events.into_iter().filter(|event| !event.is_null()) {
             self.release_event(event);
@@ -224,11 +233,16 @@ impl Remote {
             });
             return status_of(posted);
         }
+        if let Err(status) = self.await_staged(place) {
+            return status;
+        }
         let payload = self.mint(PAYLOAD_TAG);
         if let Err(status) = self.link().expect_grants(payload, source) {
             return status;
         }
-        let event = self.event_for(command);
+        let event = self
+            .event_for(command)
+            .or_else(|| self.event_to_stage(command, place));
         let posted = self.post(&wire::WriteBulk {
             command_queue: queue,
             mem,
@@ -243,6 +257,7 @@ impl Remote {
         if let Err(status) = posted {
             return status;
         }
+        self.note_staged(command, place, event);
         if !command.blocking && tuning().pipeline {
             return CL_SUCCESS;
         }
@@ -262,9 +277,14 @@ impl Remote {
         let target = place.host_box(host);
         let size = target.size();
         let waits = handles(command.waits);
-        let payload = self.mint(PAYLOAD_TAG);
-        let event = self.event_for(command);
         let awaited = command.blocking || !tuning().pipeline;
+        let large = size > INLINE_READ && !awaited;
+        if large && let Err(status) = self.await_staged(place) {
+            return status;
+        }
+        let payload = self.mint(PAYLOAD_TAG);
+        let own = || large.then(|| self.event_to_stage(command, place)).flatten();
+        let event = self.event_for(command).or_else(own);
         let read = Read {
             target,
             landing: Landing::new(size as u64),
@@ -309,6 +329,9 @@ impl Remote {
             self.link().notify();
             return status;
         }
+        if large {
+            self.note_staged(command, place, event);
+        }
         if !awaited {
             return CL_SUCCESS;
         }
@@ -322,6 +345,38 @@ impl Remote {
         match outcome {
             Ok(()) => self.failure(command.queue),
             Err(status) => status,
+        }
+    }
+
+    /// Waits until the worker has room to stage a transfer. What it stages may wait for what the application does next: then this does not.
+    fn await_staged(&self, place: Place) -> Result<(), cl_int> {
+        let size = place.size() as u64;
+        if place.shape == shape::LINEAR || self.link().state().fits_staged(size, STAGED_CREDIT) {
+            return Ok(());
+        }
+        self.link().flush();
+        self.link().wait_told(|state| {
+            let goes_on = state.fits_staged(size, STAGED_CREDIT) || state.awaits_application();
+            goes_on.then_some(())
+        })
+    }
+
+    /// An event that tells when a transfer is staged no more, where the application has asked for none.
+    fn event_to_stage(&self, command: &Command<'_>, place: Place) -> Option<wire::EventHandle> {
+        (place.shape != shape::LINEAR).then(|| self.mint_event(command.queue.addr() as u64))
+    }
+
+    /// Counts a transfer that the worker stages until its event has ended.
+    fn note_staged(&self, command: &Command<'_>, place: Place, event: Option<wire::EventHandle>) {
+        let Some(event) = event.filter(|_| place.shape != shape::LINEAR) else {
+            return;
+        };
+        let size = place.size() as u64;
+        self.link().state().staged.push((event.0, size));
+        // With a callback it is known until it has ended, whoever releases it.
+        self.on_complete(event.to_raw(), Box::new(|_| ()));
+        if command.event.is_null() {
+            self.release_event(event.to_raw());
         }
     }
 

@@ -2,9 +2,6 @@
 
 use super::*;
 
-/// Initial contents up to this size travel with the creation of a buffer.
-const CONTENTS_LIMIT: usize = 32 << 20;
-
 impl Remote {
     #[allow(clippy::too_many_arguments, reason = "the parameters of two API calls")]
     unsafe fn create_buffer(
