@@ -11,6 +11,7 @@
 //!
 //! Single-provider contexts never come here.
 
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -354,19 +355,23 @@ pub(crate) fn record(mem: &Ref<Mem>, part: usize, access: Access, used: &Use) {
 }
 
 /// Gives a new object of a single-provider context its contents by a command, where creation cannot take them along. Commands wait
-/// for it, the application does not.
-pub(crate) fn fill(mem: &Ref<Mem>, contents: Arc<Shadow>) -> Result<(), cl_int> {
+/// for it. The application does so for memory that it may change when this returns: without a `keeper`, until the contents have left.
+pub(crate) fn fill(
+    mem: &Ref<Mem>,
+    contents: *mut c_void,
+    keeper: Option<Arc<Shadow>>,
+) -> Result<(), cl_int> {
     let gate = Gate::new(&mem.context, 0)?;
     let filled = Arc::clone(&gate);
     let context = mem.context.clone();
     context.filling.fetch_add(1, Ordering::AcqRel);
-    let held = Arc::clone(&contents);
-    let writing = transfer(mem, 0, Direction::Write, &contents, move |status| {
+    let from = (contents, keeper.is_none().into());
+    let writing = transfer(mem, 0, Direction::Write, from, move |status| {
         filled.finish(status);
         if status >= CL_COMPLETE {
             context.filling.fetch_sub(1, Ordering::AcqRel);
         }
-        drop(held);
+        drop(keeper);
     });
     if let Err(status) = writing {
         mem.context.filling.fetch_sub(1, Ordering::AcqRel);
@@ -446,14 +451,20 @@ impl Move {
         };
         let (source, from, read) = (self.mem.clone(), self.from, Arc::clone(&shadow));
         let (leaving, failed) = (Arc::clone(&self.leaving), Arc::clone(&self.there));
-        let reading = transfer(&source, from, Direction::Read, &shadow, move |status| {
-            self.leaving.finish(status);
-            if status < CL_COMPLETE {
-                self.there.finish(status);
-            } else {
-                deliver(&self.mem, self.to, read, self.users, &self.there);
-            }
-        });
+        let reading = transfer(
+            &source,
+            from,
+            Direction::Read,
+            later(&shadow),
+            move |status| {
+                self.leaving.finish(status);
+                if status < CL_COMPLETE {
+                    self.there.finish(status);
+                } else {
+                    deliver(&self.mem, self.to, read, self.users, &self.there);
+                }
+            },
+        );
         if let Err(status) = reading {
             leaving.finish(status);
             failed.finish(status);
@@ -646,28 +657,40 @@ fn deliver(root: &Ref<Mem>, to: usize, contents: Arc<Shadow>, users: Vec<Use>, g
     // A command that failed has stopped using the copy like any other.
     when_all_over(users, move |_| {
         let (held, there) = (Arc::clone(&contents), Arc::clone(&gate));
-        let writing = transfer(&mem, to, Direction::Write, &contents, move |status| {
-            there.finish(status);
-            drop(held);
-        });
+        let writing = transfer(
+            &mem,
+            to,
+            Direction::Write,
+            later(&contents),
+            move |status| {
+                there.finish(status);
+                drop(held);
+            },
+        );
         if let Err(status) = writing {
             gate.finish(status);
         }
     });
 }
 
-/// Moves all of a provider's copy between the provider and `host`, at once. `then` runs with the final status; it keeps `host`.
+/// Memory that a transfer does not block for.
+fn later(shadow: &Shadow) -> (*mut c_void, cl_bool) {
+    (shadow.at(0), CL_FALSE)
+}
+
+/// Moves all of a provider's copy between the provider and memory of this process, at once; a write may block until it has left that.
+/// `then` runs with the final status; it keeps the memory otherwise.
 fn transfer(
     root: &Mem,
     part: usize,
     direction: Direction,
-    host: &Shadow,
+    (memory, blocking): (*mut c_void, cl_bool),
     then: impl FnOnce(cl_int) + Send + 'static,
 ) -> Result<(), cl_int> {
     let owner = &root.context.parts[part];
     let raw = root.raw_on(part)?;
     let api = &owner.provider.api;
-    let (none, memory) = (std::ptr::null(), host.at(0));
+    let none = std::ptr::null();
     let mut event = std::ptr::null_mut();
     owner.transfer(direction, |queue| {
         check(match (&root.form, direction) {
@@ -728,7 +751,7 @@ fn transfer(
                 clEnqueueWriteBuffer(
                     queue,
                     raw,
-                    CL_FALSE,
+                    blocking,
                     0,
                     root.size,
                     memory,

@@ -118,6 +118,86 @@ pub(crate) fn enqueue(
     submit(queue, waits, event, command, uses, run).map(|_| ())
 }
 
+/// The point until which a transfer holds up the host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meets {
+    /// None: it does not block.
+    Later,
+    /// The data of a read has come.
+    Reads,
+    /// The write is complete.
+    Writes,
+}
+
+impl Meets {
+    pub(crate) fn reads(blocking: cl_bool) -> Self {
+        if blocking == CL_FALSE {
+            Self::Later
+        } else {
+            Self::Reads
+        }
+    }
+
+    pub(crate) fn writes(blocking: cl_bool) -> Self {
+        if blocking == CL_FALSE {
+            Self::Later
+        } else {
+            Self::Writes
+        }
+    }
+}
+
+/// [`enqueue`] of a command that moves contents. A session's blocking write returns once its memory may be changed, and its blocking read
+/// once the data has come: where the application can tell that from a command that is complete, this waits for that.
+pub(crate) fn enqueue_transfer(
+    queue: &Ref<Queue>,
+    meets: Meets,
+    waits: WaitList<'_>,
+    event: &Out<cl_event>,
+    command: cl_command_type,
+    uses: Uses<'_>,
+    run: impl FnOnce(cl_uint, *const cl_event, *mut cl_event) -> cl_int,
+) -> Result<(), cl_int> {
+    let part = queue.part();
+    if meets == Meets::Later || part.provider.session.is_none() {
+        return enqueue(queue, waits, event, command, uses, run);
+    }
+    let writes = meets == Meets::Writes;
+    let failed = |status| {
+        let list = waits.1.unwrap_or_default().iter();
+        let mut events = list.filter_map(|&event| get::<Event>(event).ok());
+        match events.any(|event| event.status() < 0) {
+            true => CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+            false => status,
+        }
+    };
+    if !event.wanted() && !(writes && (waits.0 > 0 || !queue.in_order())) {
+        enqueue(queue, waits, event, command, uses, run).map_err(failed)?;
+        if writes {
+            part.wrote(queue);
+        }
+        return Ok(());
+    }
+    let mut own = std::ptr::null_mut();
+    // SAFETY: the place is a local that outlives the call.
+    let place = unsafe { Out::new(&raw mut own) };
+    let resolved = Waits::resolve(queue, waits, false)?;
+    let made = submit(queue, resolved, &place, command, uses, run).map_err(failed)?;
+    let made = made.ok_or(CL_OUT_OF_HOST_MEMORY)?;
+    if let Some(raw) = made.at_home(queue.part) {
+        provider!(part.provider.api, clWaitForEvents(1, &raw const raw.0));
+    }
+    let status = made.status();
+    if status < CL_COMPLETE || !event.wanted() {
+        made.release()?;
+    }
+    if status < CL_COMPLETE {
+        return Err(failed(status));
+    }
+    event.set(own);
+    Ok(())
+}
+
 /// [`enqueue`] with a resolved wait list. Answers the event, where there is one.
 #[inline]
 pub(crate) fn submit(
@@ -133,6 +213,10 @@ pub(crate) fn submit(
         for (mem, access) in uses {
             coherence::prepare(mem, queue.part, *access, &mut waits)?;
         }
+    }
+    // A marker without a list is behind everything before it, and one with a list behind that alone.
+    if !matches!(command, CL_COMMAND_MARKER | CL_COMMAND_BARRIER) {
+        queue.part().add_fences(queue, &mut waits);
     }
     let batches = spans && queue.in_order();
     let waits_outside = waits.count() > 0;
@@ -238,22 +322,24 @@ pub(crate) fn placeholder(
             )
         });
     }
-    // A marker without a list would wait for every command of this out-of-order queue.
-    submit(queue, waits, event, command, &[], |_, _, event| {
-        let made = crate::raw::create!(part.provider.api, clCreateUserEvent(part.raw.0));
-        match made {
-            Ok(made) => {
-                let status = provider!(part.provider.api, clSetUserEventStatus(made, CL_COMPLETE));
-                if event.is_null() {
-                    provider!(part.provider.api, clReleaseEvent(made));
-                } else {
-                    // SAFETY: `submit` gives a place of its own.
-                    unsafe { event.write(made) };
-                }
-                status
-            }
-            Err(status) => status,
+    // A marker without a list would wait for every command of this out-of-order queue, one with a list waits for barriers and that.
+    let api = part.api();
+    submit(queue, waits, event, command, &[], |count, list, event| {
+        if count > 0 {
+            let raw = queue.raw.0;
+            return provider!(api, clEnqueueMarkerWithWaitList(raw, count, list, event));
         }
+        let complete = match crate::raw::create!(api, clCreateUserEvent(part.raw.0)) {
+            Ok(complete) => complete,
+            Err(status) => return status,
+        };
+        provider!(api, clSetUserEventStatus(complete, CL_COMPLETE));
+        let status = provider!(
+            api,
+            clEnqueueMarkerWithWaitList(queue.raw.0, 1, &raw const complete, event)
+        );
+        provider!(api, clReleaseEvent(complete));
+        status
     })
 }
 

@@ -11,6 +11,7 @@ use towline_backend::opencl::*;
 use crate::arena::{Kind, Object, Ref, get};
 use crate::callback::CALLBACKS;
 use crate::device::{self, Device};
+use crate::fence::Fences;
 use crate::platform::{ContextCalls, Platform};
 use crate::providers::Provider;
 use crate::raw::{Answer, Shared, create, pairs, provider};
@@ -26,6 +27,7 @@ pub(crate) struct Part {
     pub(crate) devices: Vec<Ref<Device>>,
     /// Queues of the library's own, for moving data between providers: by [`Direction`].
     transfers: [OnceLock<Result<Shared<_cl_command_queue>, cl_int>>; 2],
+    pub(crate) fences: Fences,
 }
 
 /// Which way the library moves data.
@@ -67,6 +69,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
+        self.fences.clear();
         for queue in &self.transfers {
             if let Some(Ok(queue)) = queue.get() {
                 provider!(self.provider.api, clReleaseCommandQueue(queue.0));
@@ -97,6 +100,8 @@ pub(crate) struct Context {
     pub(crate) default_queues: Mutex<Vec<(Shared<_cl_device_id>, Shared<_cl_command_queue>)>>,
     /// Images whose first contents are still on their way to a provider.
     pub(crate) filling: AtomicUsize,
+    /// User events of the application that are not set.
+    pub(crate) open_user_events: AtomicUsize,
     /// Shared virtual memory by address.
     pub(crate) svm: Mutex<BTreeMap<usize, Arc<Allocation>>>,
 }
@@ -264,6 +269,7 @@ fn open(
             raw: Shared(raw),
             devices: group,
             transfers: Default::default(),
+            fences: Fences::default(),
         });
     }
     let context = Ref::new(Context {
@@ -276,6 +282,7 @@ fn open(
         formats: Mutex::new(HashMap::new()),
         default_queues: Mutex::new(Vec::new()),
         filling: AtomicUsize::new(0),
+        open_user_events: AtomicUsize::new(0),
         svm: Mutex::new(BTreeMap::new()),
     })?;
     // The handle is new: it was not set before.

@@ -156,6 +156,8 @@ impl Drop for Event {
     fn drop(&mut self) {
         if let Some((part, raw)) = self.home {
             provider!(self.context.parts[part].provider.api, clReleaseEvent(raw.0));
+        } else if *self.status.get_mut() > CL_COMPLETE {
+            self.context.open_user_events.fetch_sub(1, Ordering::AcqRel);
         }
         let links = self.links.get_mut().unwrap_or_else(PoisonError::into_inner);
         for proxy in &links.proxies {
@@ -241,7 +243,7 @@ unsafe extern "C" fn reported(_event: cl_event, status: cl_int, user_data: *mut 
 }
 
 /// The status of a provider's event; an error counts as the event's own.
-fn status_of(api: &dyn OpenClApi, raw: RawEvent) -> cl_int {
+pub(crate) fn status_of(api: &dyn OpenClApi, raw: RawEvent) -> cl_int {
     let mut status = CL_QUEUED;
     let failed = provider!(
         api,
@@ -342,6 +344,7 @@ fn events(list: &[cl_event]) -> Result<SmallVec<[Ref<Event>; 8]>, cl_int> {
 impl EventCalls for Platform {
     unsafe fn clCreateUserEvent(&self, context: cl_context) -> Result<cl_event, cl_int> {
         let context = get::<Context>(context)?;
+        context.open_user_events.fetch_add(1, Ordering::AcqRel);
         Ref::new(Event {
             context,
             queue: None,
@@ -376,6 +379,10 @@ impl EventCalls for Platform {
             std::mem::take(&mut links.waiting)
         };
         event.settle(execution_status);
+        event
+            .context
+            .open_user_events
+            .fetch_sub(1, Ordering::AcqRel);
         for waiting in waiting {
             let registered = Box::new(Registered {
                 event: event.clone(),

@@ -38,6 +38,7 @@ mod context;
 mod device;
 mod event;
 mod farewell;
+mod fence;
 mod forward;
 mod image;
 mod info;

@@ -12,7 +12,7 @@ use towline_backend::opencl::*;
 
 use crate::arena::Ref;
 use crate::coherence::Access;
-use crate::command::{WaitList, enqueue, placeholder};
+use crate::command::{Meets, WaitList, enqueue, enqueue_transfer, placeholder};
 use crate::event::watch;
 use crate::image::Shape;
 use crate::memory::Mem;
@@ -170,13 +170,60 @@ fn note(mem: &Mem, mapping: Mapping) -> Result<(), cl_int> {
     Ok(())
 }
 
-/// Forgets a mapping again.
+/// Forgets the newest mapping at an address again.
 fn forget(mem: &Mem, pointer: *mut c_void) -> Option<Mapping> {
     let mut maps = mem.maps();
     let index = maps
         .iter()
         .rposition(|mapping| mapping.pointer.0 == pointer)?;
     Some(maps.remove(index))
+}
+
+/// Forgets one of the mappings at an address that ends, and says what of the object may have been written there. Nobody says which one of
+/// several ends: the last is the one for writing, and until then the others send its region.
+fn forget_ended(mem: &Mem, pointer: *mut c_void) -> Option<(Mapping, Option<Place>)> {
+    let mut maps = mem.maps();
+    let at = |mapping: &Mapping| mapping.pointer.0 == pointer;
+    let written = maps
+        .iter()
+        .find(|mapping| at(mapping) && mapping.writes)
+        .map(|mapping| mapping.place);
+    let reader = maps
+        .iter()
+        .rposition(|mapping| at(mapping) && !mapping.writes);
+    let index = reader.or_else(|| maps.iter().rposition(at))?;
+    Some((maps.remove(index), written))
+}
+
+/// Has `run` enqueue a command that uses the object's memory in this process, which stays until the command is complete. One that blocks is
+/// so when it returns.
+fn with_memory(
+    queue: &Queue,
+    mem: &Ref<Mem>,
+    blocking: cl_bool,
+    event: *mut cl_event,
+    run: impl FnOnce(*mut cl_event) -> cl_int,
+) -> cl_int {
+    if blocking != CL_FALSE {
+        return run(event);
+    }
+    let api = queue.part().api();
+    let mut own = std::ptr::null_mut();
+    let place = if event.is_null() { &raw mut own } else { event };
+    let status = run(place);
+    if status != CL_SUCCESS {
+        return status;
+    }
+    // SAFETY: a place of ours, or of `enqueue`'s, that the provider has just written.
+    let made = unsafe { place.read() };
+    let keeper = mem.clone();
+    if watch(api, Shared(made), move |_| drop(keeper)).is_err() {
+        provider!(api, clFinish(queue.raw.0));
+    }
+    if event.is_null() {
+        provider!(api, clReleaseEvent(made));
+    }
+    status
 }
 
 /// Maps part of a buffer.
@@ -242,28 +289,31 @@ pub(crate) fn buffer(
     )?;
     // A region whose contents do not matter is not fetched, but the map still has its place in the order of commands: one byte.
     let fetched = if request.invalidates() { 1 } else { size };
-    let enqueued = enqueue(
+    let enqueued = enqueue_transfer(
         queue,
+        Meets::reads(request.blocking),
         waits,
         event,
         CL_COMMAND_MAP_BUFFER,
         &[(mem, Access::Read)],
         |count, list, event| {
-            mem.with_raw(queue.part, |raw| {
-                provider!(
-                    api,
-                    clEnqueueReadBuffer(
-                        queue.raw.0,
-                        raw,
-                        request.blocking,
-                        offset,
-                        fetched,
-                        pointer,
-                        count,
-                        list,
-                        event
+            with_memory(queue, mem, request.blocking, event, |event| {
+                mem.with_raw(queue.part, |raw| {
+                    provider!(
+                        api,
+                        clEnqueueReadBuffer(
+                            queue.raw.0,
+                            raw,
+                            request.blocking,
+                            offset,
+                            fetched,
+                            pointer,
+                            count,
+                            list,
+                            event
+                        )
                     )
-                )
+                })
             })
         },
     );
@@ -376,30 +426,33 @@ pub(crate) fn image(
     } else {
         region
     };
-    let enqueued = enqueue(
+    let enqueued = enqueue_transfer(
         queue,
+        Meets::reads(request.blocking),
         waits,
         event,
         CL_COMMAND_MAP_IMAGE,
         &[(mem, Access::Read)],
         |count, list, event| {
-            mem.with_raw(queue.part, |raw| {
-                provider!(
-                    api,
-                    clEnqueueReadImage(
-                        queue.raw.0,
-                        raw,
-                        request.blocking,
-                        origin.as_ptr(),
-                        fetched.as_ptr(),
-                        row_pitch,
-                        shape.slice_argument(slice_pitch),
-                        pointer,
-                        count,
-                        list,
-                        event
+            with_memory(queue, mem, request.blocking, event, |event| {
+                mem.with_raw(queue.part, |raw| {
+                    provider!(
+                        api,
+                        clEnqueueReadImage(
+                            queue.raw.0,
+                            raw,
+                            request.blocking,
+                            origin.as_ptr(),
+                            fetched.as_ptr(),
+                            row_pitch,
+                            shape.slice_argument(slice_pitch),
+                            pointer,
+                            count,
+                            list,
+                            event
+                        )
                     )
-                )
+                })
             })
         },
     );
@@ -422,10 +475,10 @@ pub(crate) fn unmap(
     waits: WaitList<'_>,
     event: &Out<cl_event>,
 ) -> Result<(), cl_int> {
-    let Some(mapping) = forget(mem, pointer) else {
+    let Some((mapping, written)) = forget_ended(mem, pointer) else {
         return Err(CL_INVALID_VALUE);
     };
-    let enqueued = end(queue, mem, &mapping, waits, event);
+    let enqueued = end(queue, mem, (pointer, written), waits, event);
     if enqueued.is_err() {
         // Nothing was enqueued: the region is still mapped.
         mem.maps().push(mapping);
@@ -436,13 +489,11 @@ pub(crate) fn unmap(
 fn end(
     queue: &Ref<Queue>,
     mem: &Ref<Mem>,
-    mapping: &Mapping,
+    (pointer, written): (*mut c_void, Option<Place>),
     waits: WaitList<'_>,
     event: &Out<cl_event>,
 ) -> Result<(), cl_int> {
-    let part = queue.part();
-    let api = &part.provider.api;
-    let pointer = mapping.pointer.0;
+    let api = &queue.part().provider.api;
     if queue.context.maps_natively() {
         let raw = mem.raw_on(queue.part)?;
         return enqueue(
@@ -459,10 +510,10 @@ fn end(
             },
         );
     }
-    if !mapping.writes {
+    let Some(place) = written else {
         return placeholder(queue, waits, event, CL_COMMAND_UNMAP_MEM_OBJECT).map(|_| ());
-    }
-    let access = match mapping.place {
+    };
+    let access = match place {
         Place::Buffer { offset: 0, size } if size == mem.size => Access::Replace,
         _ => Access::Modify,
     };
@@ -473,59 +524,46 @@ fn end(
         CL_COMMAND_UNMAP_MEM_OBJECT,
         &[(mem, access)],
         |count, list, event| {
-            let mut own = std::ptr::null_mut();
-            let place = if event.is_null() { &raw mut own } else { event };
-            let status = mem.with_raw(queue.part, |raw| match mapping.place {
-                Place::Buffer { offset, size } => provider!(
-                    api,
-                    clEnqueueWriteBuffer(
-                        queue.raw.0,
-                        raw,
-                        CL_FALSE,
-                        offset,
-                        size,
-                        pointer,
-                        count,
-                        list,
-                        place
-                    )
-                ),
-                Place::Image {
-                    origin,
-                    region,
-                    row_pitch,
-                    slice_pitch,
-                } => provider!(
-                    api,
-                    clEnqueueWriteImage(
-                        queue.raw.0,
-                        raw,
-                        CL_FALSE,
-                        origin.as_ptr(),
-                        region.as_ptr(),
+            with_memory(queue, mem, CL_FALSE, event, |event| {
+                mem.with_raw(queue.part, |raw| match place {
+                    Place::Buffer { offset, size } => provider!(
+                        api,
+                        clEnqueueWriteBuffer(
+                            queue.raw.0,
+                            raw,
+                            CL_FALSE,
+                            offset,
+                            size,
+                            pointer,
+                            count,
+                            list,
+                            event
+                        )
+                    ),
+                    Place::Image {
+                        origin,
+                        region,
                         row_pitch,
-                        mem.shape()
-                            .map_or(0, |shape| shape.slice_argument(slice_pitch)),
-                        pointer,
-                        count,
-                        list,
-                        place
-                    )
-                ),
-            });
-            if status == CL_SUCCESS {
-                // SAFETY: a place of ours, or of `enqueue`'s, that the provider has just written.
-                let written = unsafe { place.read() };
-                // The bytes are the object's own memory: it stays until they are read.
-                let keeper = mem.clone();
-                if watch(&**api, Shared(written), move |_| drop(keeper)).is_err() {
-                    provider!(api, clFinish(queue.raw.0));
-                }
-                if event.is_null() {
-                    provider!(api, clReleaseEvent(written));
-                }
-            }
-            status
+                        slice_pitch,
+                    } => provider!(
+                        api,
+                        clEnqueueWriteImage(
+                            queue.raw.0,
+                            raw,
+                            CL_FALSE,
+                            origin.as_ptr(),
+                            region.as_ptr(),
+                            row_pitch,
+                            mem.shape()
+                                .map_or(0, |shape| shape.slice_argument(slice_pitch)),
+                            pointer,
+                            count,
+                            list,
+                            event
+                        )
+                    ),
+                })
+            })
         },
     )
 }

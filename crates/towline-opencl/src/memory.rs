@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use towline_backend::opencl::*;
+use towline_client::opencl::CONTENTS_LIMIT;
 
 use crate::arena::{Kind, Object, Ref, get};
 use crate::callback::CALLBACKS;
@@ -119,8 +120,11 @@ impl Beginning {
                 std::ptr::null_mut()
             };
             mem.create_on(0, data)?;
-            if given && !along {
-                coherence::fill(&mem, initial_copy(self.host_ptr, &mem.form, mem.size)?)?;
+            if given && !along && mem.is_buffer() {
+                coherence::fill(&mem, self.host_ptr, None)?;
+            } else if given && !along {
+                let contents = initial_copy(self.host_ptr, &mem.form, mem.size)?;
+                coherence::fill(&mem, contents.at(0), Some(contents))?;
             }
         }
         Ok(mem.publish())
@@ -174,9 +178,10 @@ impl Mem {
         }
     }
 
-    /// Whether creation on the part takes contents along; sessions create images without.
+    /// Whether creation on the part takes contents along; sessions create images and large buffers without.
     pub(crate) fn takes_contents_on(&self, part: usize) -> bool {
-        self.is_buffer() || self.context.parts[part].provider.local
+        let travels = self.is_buffer() && (self.size <= CONTENTS_LIMIT || self.svm.is_some());
+        travels || self.context.parts[part].provider.local
     }
 
     /// Whether the provider's object exists.
@@ -336,13 +341,31 @@ impl Drop for Mem {
             .get()
             .copied()
             .unwrap_or(Shared(std::ptr::null_mut()));
-        let destructors = std::mem::take(
+        let list = std::mem::take(
             self.destructors
                 .get_mut()
                 .unwrap_or_else(PoisonError::into_inner),
         );
-        for (function, user_data) in destructors.into_iter().rev() {
-            call_destructor(function, handle, user_data);
+        if !list.is_empty() {
+            let destructors = Arc::new(Destructors { handle, list });
+            let used = self.context.parts.iter().zip(&self.raws);
+            for (part, _) in used.filter(|(_, raw)| raw.get().is_some()) {
+                part.keep_until_quiet(&self.context, &destructors);
+            }
+        }
+    }
+}
+
+/// The application's functions that are called once no command uses a memory object any more.
+struct Destructors {
+    handle: Shared<_cl_mem>,
+    list: Vec<(DestructorFn, Shared<c_void>)>,
+}
+
+impl Drop for Destructors {
+    fn drop(&mut self) {
+        for (function, user_data) in self.list.drain(..).rev() {
+            call_destructor(function, self.handle, user_data);
         }
     }
 }

@@ -97,6 +97,19 @@ impl Platform {
         self.devices.get_or_init(|| self.adopt(providers::load()))
     }
 
+    /// The coarsest resolution of the vendors' host timers; 0 where one of them has none.
+    fn timer_resolution(&self) -> cl_ulong {
+        let resolutions = self
+            .devices()
+            .iter()
+            .map(|device| device.provider.timer_resolution(device.raw));
+        let resolutions: Vec<cl_ulong> = resolutions.collect();
+        match resolutions.contains(&0) {
+            true => 0,
+            false => resolutions.into_iter().max().unwrap_or(0),
+        }
+    }
+
     /// Refuses a platform that is not this one; NULL stands for it.
     pub(crate) fn expect(&self, platform: cl_platform_id) -> Result<(), cl_int> {
         if platform.is_null() || platform == self.own_handle() {
@@ -147,7 +160,7 @@ impl PlatformCalls for Platform {
                 answer.slice(&[info::name_version("cl_khr_icd", 1, 0, 0)])
             }
             CL_PLATFORM_NUMERIC_VERSION => answer.value(info::version(3, 0, 0)),
-            CL_PLATFORM_HOST_TIMER_RESOLUTION => answer.value::<cl_ulong>(1),
+            CL_PLATFORM_HOST_TIMER_RESOLUTION => answer.value(self.timer_resolution()),
             _ => Err(CL_INVALID_VALUE),
         }
     }

@@ -82,6 +82,36 @@ impl Provider {
         session.platforms().into_iter().map(provider).collect()
     }
 
+    /// The resolution of the host timer that the device's vendor has, in nanoseconds; 0 for none.
+    pub(crate) fn timer_resolution(&self, device: Shared<_cl_device_id>) -> cl_ulong {
+        let mut platform: cl_platform_id = std::ptr::null_mut();
+        let mut resolution: cl_ulong = 0;
+        let status = crate::raw::provider!(
+            self.api,
+            clGetDeviceInfo(
+                device.0,
+                CL_DEVICE_PLATFORM,
+                size_of::<cl_platform_id>(),
+                (&raw mut platform).cast(),
+                std::ptr::null_mut()
+            )
+        );
+        if status != CL_SUCCESS {
+            return 0;
+        }
+        let status = crate::raw::provider!(
+            self.api,
+            clGetPlatformInfo(
+                platform,
+                CL_PLATFORM_HOST_TIMER_RESOLUTION,
+                size_of::<cl_ulong>(),
+                (&raw mut resolution).cast(),
+                std::ptr::null_mut()
+            )
+        );
+        if status == CL_SUCCESS { resolution } else { 0 }
+    }
+
     /// The bytes that answer a device query; empty where the device has no answer.
     pub(crate) fn device_bytes(
         &self,

@@ -1,6 +1,7 @@
 //! Command queues. Order inside a queue is kept by its provider.
 
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use towline_backend::opencl::*;
@@ -63,6 +64,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
+        self.part().queue_closed(self.raw);
         provider!(self.part().provider.api, clReleaseCommandQueue(self.raw.0));
     }
 }
@@ -166,6 +168,10 @@ fn open(
         size: wanted.size,
     })?
     .publish();
+    if wanted.properties & CL_QUEUE_ON_DEVICE == 0 {
+        let may_fence = context.open_user_events.load(Ordering::Acquire) == 0;
+        owner.queue_opened(Shared(raw), may_fence);
+    }
     if default {
         set_default(&context, &device, queue);
     }

@@ -8,7 +8,7 @@ use towline_backend::opencl::*;
 
 use crate::arena::{Ref, get};
 use crate::callback::CALLBACKS;
-use crate::command::{WaitList, check_events, enqueue, placeholder};
+use crate::command::{Meets, WaitList, check_events, enqueue, enqueue_transfer, placeholder};
 use crate::context::Context;
 use crate::event::when_over;
 use crate::platform::{Platform, SvmCalls};
@@ -317,8 +317,9 @@ impl SvmCalls for Platform {
         let shared = |pointer| queue.context.svm_touches(pointer, size);
         let beside_svm =
             queue.part().provider.session.is_some() && !shared(dst_ptr) && !shared(src_ptr);
-        enqueue(
+        enqueue_transfer(
             &queue,
+            Meets::writes(blocking_copy),
             (num_events_in_wait_list, event_wait_list),
             &event,
             CL_COMMAND_SVM_MEMCPY,
@@ -411,8 +412,9 @@ impl SvmCalls for Platform {
             return Err(CL_INVALID_VALUE);
         }
         crate::map::Request::new(blocking_map, flags)?;
-        enqueue(
+        enqueue_transfer(
             &queue,
+            Meets::reads(blocking_map),
             (num_events_in_wait_list, event_wait_list),
             &event,
             CL_COMMAND_SVM_MAP,

@@ -7,7 +7,7 @@ use towline_backend::opencl::*;
 use crate::arena::{Ref, get};
 use crate::boxes::{BoxAt, boxes_overlap};
 use crate::coherence::Access;
-use crate::command::{WaitList, check_events, check_waits, enqueue};
+use crate::command::{Meets, WaitList, check_events, check_waits, enqueue, enqueue_transfer};
 use crate::map;
 use crate::memory::{Mem, buffer, image};
 use crate::platform::{Platform, TransferCalls};
@@ -97,7 +97,21 @@ fn on_memory<const N: usize>(
     uses: [(&Ref<Mem>, Access); N],
     run: impl FnOnce(&dyn OpenClApi, [cl_mem; N], cl_uint, *const cl_event, *mut cl_event) -> cl_int,
 ) -> Result<(), cl_int> {
-    enqueue(queue, waits, event, command, &uses, |count, list, event| {
+    transfer(queue, Meets::Later, waits, event, command, uses, run)
+}
+
+/// [`on_memory`] for a command that may block.
+#[inline]
+fn transfer<const N: usize>(
+    queue: &Ref<Queue>,
+    meets: Meets,
+    waits: WaitList<'_>,
+    event: &Out<cl_event>,
+    command: cl_command_type,
+    uses: [(&Ref<Mem>, Access); N],
+    run: impl FnOnce(&dyn OpenClApi, [cl_mem; N], cl_uint, *const cl_event, *mut cl_event) -> cl_int,
+) -> Result<(), cl_int> {
+    let run = |count, list, event| {
         let mut raws = [std::ptr::null_mut(); N];
         for (raw, (mem, _)) in raws.iter_mut().zip(&uses) {
             match mem.raw_on(queue.part) {
@@ -106,7 +120,8 @@ fn on_memory<const N: usize>(
             }
         }
         run(&*queue.part().provider.api, raws, count, list, event)
-    })
+    };
+    enqueue_transfer(queue, meets, waits, event, command, &uses, run)
 }
 
 fn three(list: Option<&[usize]>) -> Result<&[usize], cl_int> {
@@ -132,8 +147,9 @@ impl TransferCalls for Platform {
             return Err(CL_INVALID_VALUE);
         }
         mem.expect_range(offset, size)?;
-        on_memory(
+        transfer(
             &queue,
+            Meets::reads(blocking_read),
             (num_events_in_wait_list, event_wait_list),
             &event,
             CL_COMMAND_READ_BUFFER,
@@ -186,8 +202,9 @@ impl TransferCalls for Platform {
         if there.end > mem.size || ptr.is_null() {
             return Err(CL_INVALID_VALUE);
         }
-        on_memory(
+        transfer(
             &queue,
+            Meets::reads(blocking_read),
             (num_events_in_wait_list, event_wait_list),
             &event,
             CL_COMMAND_READ_BUFFER_RECT,
@@ -234,8 +251,9 @@ impl TransferCalls for Platform {
             return Err(CL_INVALID_VALUE);
         }
         mem.expect_range(offset, size)?;
-        on_memory(
+        transfer(
             &queue,
+            Meets::writes(blocking_write),
             (num_events_in_wait_list, event_wait_list),
             &event,
             CL_COMMAND_WRITE_BUFFER,
@@ -288,8 +306,9 @@ impl TransferCalls for Platform {
         if there.end > mem.size || ptr.is_null() {
             return Err(CL_INVALID_VALUE);
         }
-        on_memory(
+        transfer(
             &queue,
+            Meets::writes(blocking_write),
             (num_events_in_wait_list, event_wait_list),
             &event,
             CL_COMMAND_WRITE_BUFFER_RECT,
@@ -507,8 +526,9 @@ impl TransferCalls for Platform {
         mem.shape()?.expect_region(origin, region)?;
         mem.shape()?
             .expect_host_pitches(region, row_pitch, slice_pitch)?;
-        on_memory(
+        transfer(
             &queue,
+            Meets::reads(blocking_read),
             (num_events_in_wait_list, event_wait_list),
             &event,
             CL_COMMAND_READ_IMAGE,
@@ -555,8 +575,9 @@ impl TransferCalls for Platform {
         mem.shape()?.expect_region(origin, region)?;
         mem.shape()?
             .expect_host_pitches(region, input_row_pitch, input_slice_pitch)?;
-        on_memory(
+        transfer(
             &queue,
+            Meets::writes(blocking_write),
             (num_events_in_wait_list, event_wait_list),
             &event,
             CL_COMMAND_WRITE_IMAGE,

@@ -21,6 +21,7 @@ rules![map:
     two_maps_of_disjoint_ranges_are_written_by_their_own_unmap,
     unmap_of_a_foreign_pointer_is_invalid_value,
     unmap_of_another_buffer_is_invalid_value,
+    unmap_waits_for_a_barrier,
     use_host_ptr_map_is_inside_the_host_memory,
     use_host_ptr_memory_shows_device_writes_after_a_map,
     write_invalidate_map_is_written_back,
@@ -213,6 +214,29 @@ fn unmap_of_another_buffer_is_invalid_value(cl: &Fixture) -> Verdict {
     cl.unmap(&queue, &mine, mapped)?;
     cl.finish(&queue)?;
     assert_eq!(wrong, CL_INVALID_VALUE);
+    Ok(())
+}
+
+fn unmap_waits_for_a_barrier(cl: &Fixture) -> Verdict {
+    let context = cl.context()?;
+    let queue = cl.out_of_order(&context)?;
+    let gate = cl.user_event(&context)?;
+    let buffer = cl.buffer(&context, 16)?;
+    let mapped = cl.map(&queue, &buffer, CL_MAP_READ, 0, 16)?;
+    cl.barrier(&queue, &[&gate])?;
+    let ended = cl.event(|event| {
+        let (memory, none) = (buffer.raw(), ptr::null());
+        call!(
+            cl,
+            clEnqueueUnmapMemObject(queue.raw(), memory, mapped.cast(), 0, none, event)
+        )
+    })?;
+    call!(cl, clFlush(queue.raw()))?;
+    std::thread::sleep(Duration::from_millis(20));
+    let before = cl.status(&ended)?;
+    cl.set(&gate, CL_COMPLETE)?;
+    cl.finish(&queue)?;
+    assert!(before.0 > CL_COMPLETE, "{before:?}");
     Ok(())
 }
 
