@@ -96,8 +96,8 @@ impl Context {
 }
 
 /// The thread that calls the application's functions; it starts with the first.
-#[derive(Default)]
-pub(crate) struct HostCalls(Mutex<Option<Sender<Job>>>);
+#[derive(Clone, Default)]
+pub(crate) struct HostCalls(Arc<Mutex<Option<Sender<Job>>>>);
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
@@ -114,8 +114,7 @@ impl HostCalls {
         let mut held = lock(&self.0);
         if held.is_none() {
             let (sender, jobs) = channel::<Job>();
-            std::thread::Builder::new()
-                .name("towline-host".into())
+            towline_client::threads::named("towline-host")
                 .spawn(move || jobs.iter().for_each(|job| job()))
                 .ok()?;
             *held = Some(sender);

@@ -909,8 +909,7 @@ impl GraphCalls for Driver {
     }
 
     fn cuUserObjectRelease(&self, object: CUuserObject, count: u32) -> Result<(), CUresult> {
-        self.ready()?;
-        self.release_object(object.addr() as u64, count)
+        self.with_graphs(|graphs| graphs.objects.release(object.addr() as u64, count))
     }
 
     fn cuGraphRetainUserObject(
@@ -929,7 +928,7 @@ impl GraphCalls for Driver {
                 CU_GRAPH_USER_OBJECT_MOVE if count > 0 => graphs.objects.check(object)?,
                 _ => return Err(CUDA_ERROR_INVALID_VALUE),
             }
-            *graphs.graph_mut(graph)?.objects.entry(object).or_default() += count;
+            graphs.graph_mut(graph)?.objects.take(object, count);
             Ok(())
         })
     }
@@ -940,16 +939,9 @@ impl GraphCalls for Driver {
         object: CUuserObject,
         count: u32,
     ) -> Result<(), CUresult> {
-        let number = object.addr() as u64;
         self.with_graphs(|graphs| {
-            let objects = &mut graphs.graph_mut(graph.addr() as u64)?.objects;
-            let held = objects.get_mut(&number).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-            *held = held.checked_sub(count).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-            if *held == 0 {
-                objects.remove(&number);
-            }
-            Ok(())
-        })?;
-        self.release_object(number, count)
+            let graph = graphs.graph_mut(graph.addr() as u64)?;
+            graph.objects.release(object.addr() as u64, count)
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Executable graphs: made on the server, changed, launched.
 
 use std::collections::{HashMap, HashSet};
+use std::mem::discriminant;
 use std::sync::{Arc, Mutex};
 
 use smallvec::SmallVec;
@@ -36,7 +37,6 @@ pub(crate) struct Exec {
     /// The graph that it was made from, where that is the server's too; 0 elsewhere.
     pub(crate) anchor: u64,
     state: Mutex<State>,
-    objects: HashMap<u64, u32>,
 }
 
 #[derive(Default)]
@@ -76,6 +76,16 @@ impl Launched {
             Self::On(other) if other == stream => self,
             Self::On(_) | Self::Elsewhere => Self::Elsewhere,
         }
+    }
+}
+
+impl Step {
+    /// What the server is told when it is to do this.
+    fn becoming(&self, work: &described::Work) -> Option<described::Node> {
+        (self.work != *work).then(|| described::Node {
+            number: self.number,
+            work: work.clone(),
+        })
     }
 }
 
@@ -271,7 +281,13 @@ impl Driver {
         }
         self.current()?;
         self.safe_in_captures()?;
-        let (session, anchor, objects, flat, number, id) = {
+        if flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH as u64 != 0 {
+            log::error!(
+                "no kernel can launch a graph here: the handle of an executable graph means nothing to the device"
+            );
+            return Err(CUDA_ERROR_NOT_SUPPORTED.into());
+        }
+        let (session, anchor, flat, number, id) = {
             let mut graphs = lock(&self.graphs);
             graphs.expect_room()?;
             if graphs.is_body(graph) {
@@ -289,7 +305,7 @@ impl Driver {
             let (number, id) = (graphs.number(GraphExecHandle::TAG), graphs.id());
             let known = graphs.graph(graph)?;
             let (session, anchor) = (known.session, known.anchor);
-            (session, anchor, known.objects.clone(), flat, number, id)
+            (session, anchor, flat, number, id)
         };
         let acting = self.acting_for(session)?;
         let handle = acting.stream(stream);
@@ -325,11 +341,6 @@ impl Driver {
                 self.context(context)?.note_graph();
             }
         }
-        let mut graphs = lock(&self.graphs);
-        for (object, count) in &objects {
-            // What the graph keeps alive lives.
-            let _ = graphs.objects.retain(*object, *count);
-        }
         let exec = Exec {
             number,
             id,
@@ -339,9 +350,8 @@ impl Driver {
             flags,
             anchor: anchor.map_or(0, |_| graph),
             state: Mutex::new(State::new(flat)),
-            objects,
         };
-        graphs.execs.insert(number, Arc::new(exec));
+        lock(&self.graphs).execs.insert(number, Arc::new(exec));
         Ok(GraphExecHandle(number).to_raw())
     }
 
@@ -355,27 +365,15 @@ impl Driver {
         {
             acting.post(&wire::GraphEnd { exec: exec.number })?;
         }
-        self.release_objects(&exec.objects);
         Ok(())
     }
 
     /// Forgets executable graphs of a context that ends.
     pub(crate) fn drop_graphs_of(&self, context: u64) {
-        let mut ended = Vec::new();
         let mut graphs = lock(&self.graphs);
-        graphs.execs.retain(|_, exec| {
-            let stays = exec.context != context;
-            if !stays {
-                ended.push(Arc::clone(exec));
-            }
-            stays
-        });
+        graphs.execs.retain(|_, exec| exec.context != context);
         for graph in graphs.graphs.values_mut() {
             graph.anchor = graph.anchor.filter(|anchor| *anchor != context);
-        }
-        drop(graphs);
-        for exec in ended {
-            self.release_objects(&exec.objects);
         }
     }
 
@@ -436,8 +434,14 @@ impl Driver {
         })?;
         timeline::end(begun, &acting, handle, || "graph".into());
         acting.touch(handle);
-        let records = state.records.clone();
+        let (records, held) = (state.records.clone(), state.flat.held.clone());
         drop(state);
+        if !held.is_empty() {
+            // Held until the launch has ended, whatever becomes of the executable graph.
+            let (mark, _) = acting.mark_here(handle)?;
+            acting.session.when_ended(mark, |_| drop(held));
+            acting.session.forget(mark);
+        }
         for event in records {
             self.recorded_by_graph(&acting, handle, event)?;
         }
@@ -520,24 +524,21 @@ impl Driver {
         }
     }
 
-    /// Sends what nodes of an executable graph are to do. Where launches differ in the values of their parameters alone, nothing is left
+    /// Sends what nodes of an executable graph are to do; with edges, all of them as they are to be. Where launches differ in the values of their parameters alone, nothing is left
     /// for the driver to judge, and nobody waits for it.
     fn send_changes(
         &self,
         exec: &Exec,
         state: &mut State,
-        nodes: Vec<described::Node>,
+        changes: described::Graph,
     ) -> Result<(), (CUresult, u64)> {
+        let nodes = &changes.nodes;
         if nodes.is_empty() {
             return Ok(());
         }
         let plain = |status| (status, 0);
         let acting = self.acting_for(exec.session).map_err(plain)?;
         let only_values = nodes.iter().all(|node| state.differs_in_values(node));
-        let changes = described::Graph {
-            nodes,
-            edges: Vec::new(),
-        };
         // Held until it is posted: what ends a stream is posted after that stream was forgotten.
         let streams = read(&self.streams);
         let stream = match state.launched {
@@ -598,7 +599,7 @@ impl Driver {
         &self,
         exec: CUgraphExec,
         node: CUgraphNode,
-        content: Content,
+        mut content: Content,
     ) -> Result<(), CUresult> {
         let exec = self.exec(exec)?;
         content.check_session(exec.session)?;
@@ -606,8 +607,16 @@ impl Driver {
         let at = state.places.get(&(node.addr() as u64)).copied();
         let at = at.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let step = state.flat.steps.get(at).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let change = changed(step, &content, true).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
-        self.send_changes(&exec, &mut state, change.into_iter().collect())
+        if let (Content::Kernel(old), Content::Kernel(new)) = (&step.content, &mut content) {
+            // Attributes are no parameters: they stay.
+            new.work.attributes.clone_from(&old.work.attributes);
+        }
+        let change = changed(step, &content).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+        let changes = described::Graph {
+            nodes: change.into_iter().collect(),
+            edges: Vec::new(),
+        };
+        self.send_changes(&exec, &mut state, changes)
             .map_err(|(status, _)| status)?;
         state.take(at, content);
         Ok(())
@@ -629,15 +638,16 @@ impl Driver {
         child: u64,
     ) -> Result<(), CUresult> {
         let exec = self.exec(exec)?;
-        let flat = lock(&self.graphs).flatten(child)?;
+        let mut flat = lock(&self.graphs).flatten(child)?;
+        // Those of the whole graph are at its end.
+        flat.steps.truncate(flat.steps.len() - flat.guards);
         let mut state = lock(&exec.state);
-        let at = state.places.get(&(node.addr() as u64)).copied();
-        let at = at.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let is_child = |step: &Step| matches!(step.content, Content::Child(_));
-        if !state.flat.steps.get(at).is_some_and(is_child) {
+        let number = node.addr() as u64;
+        let at = state.places.get(&number).copied();
+        let first = at.ok_or(CUDA_ERROR_INVALID_VALUE)? + 1;
+        if state.flat.children.get(&number) != Some(&flat.steps.len()) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        let first = at + 1;
         let range = first..first.saturating_add(flat.steps.len());
         self.adopt(&exec, &mut state, range, &flat)
             .map_err(|unchanged| match unchanged.status {
@@ -667,21 +677,39 @@ impl Driver {
                 return Err(topology(node.map_or(0, |step| step.number)));
             }
         }
-        let mut nodes = Vec::new();
+        let mut changes = described::Graph::default();
         let mut sources = HashMap::new();
         // The last that differs is told (seen with driver 580.159).
         for (step, new) in steps.iter().zip(&flat.steps).rev() {
             new.content.check_session(exec.session).map_err(|_| {
                 Unchanged::new(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED, new.number)
             })?;
-            let change = changed(step, &new.content, false)
-                .map_err(|result| Unchanged::new(result, new.number))?;
-            if let Some(node) = change {
+            let change = match (&step.work, &new.work) {
+                (described::Work::Conditional { .. }, described::Work::Conditional { .. }) => {
+                    expect_like(&step.work, &new.work).map(|()| step.becoming(&new.work))
+                }
+                _ => changed(step, &new.content),
+            };
+            if let Some(node) = change.map_err(|result| Unchanged::new(result, new.number))? {
                 sources.insert(node.number, new.number);
-                nodes.push(node);
+                changes.nodes.push(node);
             }
         }
-        self.send_changes(exec, state, nodes)
+        let is_conditional =
+            |node: &described::Node| matches!(node.work, described::Work::Conditional { .. });
+        if changes.nodes.iter().any(is_conditional) {
+            // Nodes of bodies are changed in the graph, which the executable one then becomes like: all of it has to be as told.
+            let all = steps
+                .iter()
+                .zip(&flat.steps)
+                .map(|(step, new)| described::Node {
+                    number: step.number,
+                    work: new.work.clone(),
+                });
+            changes.nodes = all.collect();
+            changes.edges.clone_from(&flat.edges);
+        }
+        self.send_changes(exec, state, changes)
             .map_err(|(status, node)| Unchanged {
                 status: match status {
                     CUDA_ERROR_INVALID_VALUE | CUDA_ERROR_NOT_SUPPORTED => {
@@ -692,11 +720,26 @@ impl Driver {
                 result: CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED,
                 node: sources.get(&node).copied().unwrap_or(0),
             })?;
+        // A graph's references begin where its steps do, and no other's do just behind them.
+        let (first, own) = (range.start, range.start..=range.end);
+        state.flat.held.retain(|(at, _)| !own.contains(at));
+        let held = flat.held.iter();
+        let held = held.map(|(at, held)| (first + at, Arc::clone(held)));
+        state.flat.held.extend(held);
         for (at, new) in range.zip(&flat.steps) {
-            state.take(at, new.content.clone());
             // What has to be in place before bytes are sent depends on the graph, not on the node alone.
+            let before = state.flat.steps.get(at).and_then(|step| step.deed);
+            state.take(at, new.content.clone());
             if let Some(step) = state.flat.steps.get_mut(at) {
-                step.deed = new.deed;
+                if matches!(new.content, Content::Conditional(_)) {
+                    step.work.clone_from(&new.work);
+                }
+                step.deed = match (before, new.deed) {
+                    (Some(Deed::FetchSettled(_)), Some(Deed::Fetch(rows))) => {
+                        Some(Deed::FetchSettled(rows))
+                    }
+                    (_, deed) => deed,
+                };
             }
         }
         Ok(())
@@ -818,12 +861,58 @@ impl State {
     }
 }
 
-/// What the server is told when a step is to do something else; nothing when that is the client's alone. For a `single` node attributes
-/// stay as they are.
+/// Refuses what becomes of a conditional node, or of a node in its bodies, where more than parameters of nodes in bodies differs.
+fn expect_like(
+    old: &described::Work,
+    new: &described::Work,
+) -> Result<(), CUgraphExecUpdateResult> {
+    use described::Work::{Conditional, Kernel};
+    let (old, new) = match (old, new) {
+        (
+            Conditional {
+                handle,
+                kind,
+                context,
+                bodies,
+            },
+            Conditional {
+                handle: of,
+                kind: as_kind,
+                context: within,
+                bodies: new,
+            },
+        ) if (handle, kind, context) == (of, as_kind, within) && bodies.len() == new.len() => {
+            (bodies, new)
+        }
+        (Conditional { .. }, Conditional { .. }) => {
+            return Err(CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED);
+        }
+        (Kernel(old), Kernel(new)) if old.attributes != new.attributes => {
+            return Err(CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED);
+        }
+        (old, new) if discriminant(old) != discriminant(new) => {
+            return Err(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
+        }
+        _ => return Ok(()),
+    };
+    for (old, new) in old.iter().zip(new) {
+        let numbers = |graph: &described::Graph| -> Vec<u64> {
+            graph.nodes.iter().map(|node| node.number).collect()
+        };
+        if old.edges != new.edges || numbers(old) != numbers(new) {
+            return Err(CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+        }
+        for (old, new) in old.nodes.iter().zip(&new.nodes) {
+            expect_like(&old.work, &new.work)?;
+        }
+    }
+    Ok(())
+}
+
+/// What the server is told when a step is to do something else; nothing when that is the client's alone.
 fn changed(
     step: &Step,
     content: &Content,
-    single: bool,
 ) -> Result<Option<described::Node>, CUgraphExecUpdateResult> {
     if step.content.kind() != content.kind() {
         return Err(CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED);
@@ -852,12 +941,10 @@ fn changed(
     }
     if let (described::Work::Kernel(old), described::Work::Kernel(new)) = (&step.work, &work)
         && old.attributes != new.attributes
-        && !single
     {
         return Err(CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED);
     }
-    let number = step.number;
-    Ok((step.work != work).then_some(described::Node { number, work }))
+    Ok(step.becoming(&work))
 }
 
 /// What begins an edge that orders whole nodes.

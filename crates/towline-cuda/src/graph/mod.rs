@@ -79,7 +79,6 @@ impl Driver {
                 graph: wire::GraphHandle(graph),
             })?;
         }
-        self.release_objects(&ended.objects);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use towline_wire::cuda::graph as described;
 
 use super::capture::Captures;
 use super::exec::Exec;
-use super::user::Objects;
+use super::user::{Held, Objects};
 
 /// The bytes of `CUgraphEdgeData`.
 pub(crate) type EdgeData = [u8; 8];
@@ -305,7 +305,7 @@ pub(crate) struct Graph {
     /// Copies of nodes, by what they are copies of.
     origins: HashMap<u64, u64>,
     /// References to objects of the application.
-    pub(crate) objects: HashMap<u64, u32>,
+    pub(crate) objects: Held,
 }
 
 impl Graph {
@@ -366,6 +366,12 @@ pub(crate) struct Step {
 pub(crate) struct Flat {
     pub(crate) steps: Vec<Step>,
     pub(crate) edges: Vec<described::Edge>,
+    /// Steps of the graph of each node that has one, which follow the node's own.
+    pub(crate) children: HashMap<u64, usize>,
+    /// Steps at the end that are no node's.
+    pub(crate) guards: usize,
+    /// References of the graphs in it, each with the place of its graph's first step, or of the node whose body it is.
+    pub(crate) held: Vec<(usize, Arc<Held>)>,
 }
 
 impl Flat {
@@ -422,7 +428,7 @@ impl Graphs {
             allocates: false,
             freed_nothing: false,
             origins: HashMap::new(),
-            objects: HashMap::new(),
+            objects: Held::nothing(&self.objects),
         };
         self.graphs.insert(number, graph);
         number
@@ -649,7 +655,7 @@ impl Graphs {
         nodes.iter().filter_map(address).collect()
     }
 
-    /// Removes a graph with all that is in it. References to objects of the application are the caller's to drop.
+    /// Removes a graph with all that is in it.
     pub(crate) fn remove_graph(&mut self, number: u64) -> Option<Graph> {
         let graph = self.graphs.remove(&number)?;
         self.conditions.retain(|_, of| *of != number);
@@ -691,7 +697,9 @@ impl Graphs {
                 self.tie(copy, origins.get(node).copied().unwrap_or(0), dep)?;
             }
         }
-        self.graph_mut(copy)?.origins = origins;
+        let objects = self.graph(number)?.objects.clone();
+        let copied = self.graph_mut(copy)?;
+        (copied.origins, copied.objects) = (origins, objects);
         Ok(copy)
     }
 
@@ -715,7 +723,12 @@ impl Graphs {
 
     /// Appends a graph's nodes; tells which steps begin it and which end it.
     fn write_out(&mut self, graph: u64, flat: &mut Flat) -> Result<(Vec<u32>, Vec<u32>), CUresult> {
-        let nodes = self.graph(graph)?.nodes.clone();
+        let known = self.graph(graph)?;
+        let nodes = known.nodes.clone();
+        if !known.objects.is_empty() {
+            let held = Arc::new(known.objects.clone());
+            flat.held.push((flat.steps.len(), held));
+        }
         let mut places: HashMap<u64, (u32, u32)> = HashMap::new();
         let (mut first, mut last) = (Vec::new(), Vec::new());
         for number in &nodes {
@@ -725,6 +738,8 @@ impl Graphs {
                     let child = *child;
                     let head = flat.step(*number, content);
                     let (begin, end) = self.write_out(child, flat)?;
+                    let length = flat.steps.len() - head as usize - 1;
+                    flat.children.insert(*number, length);
                     begin.iter().for_each(|at| flat.edge(head, *at, WHOLE));
                     let tail = self.number(GraphNodeHandle::TAG);
                     let tail = flat.step(tail, Content::Empty);
@@ -749,6 +764,8 @@ impl Graphs {
                             return Err(CUDA_ERROR_INVALID_VALUE);
                         }
                         described.push(body.description());
+                        let held = body.held.into_iter();
+                        flat.held.extend(held.map(|(_, held)| (at as usize, held)));
                     }
                     if let Some(step) = flat.steps.last_mut() {
                         step.work = described::Work::Conditional {
@@ -811,6 +828,7 @@ impl Graphs {
                 step.deed = Some(Deed::FetchSettled(rows));
             }
             let guard = flat.step(number, Content::Host(None, 0));
+            flat.guards += 1;
             if let Some(step) = flat.steps.last_mut() {
                 step.deed = Some(Deed::Settle);
             }

@@ -1,6 +1,7 @@
 //! Graphs, over a worker on the host-memory device and on one in software: what is captured and built is carried out as it would be
 //! natively.
 
+mod changes;
 mod refusals;
 mod support;
 
@@ -8,6 +9,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use changes::*;
 use refusals::*;
 use support::{Bench, ok};
 use towline_backend::cuda::*;
@@ -73,6 +75,15 @@ on_every_device! {
     copy_between_contexts_ends_the_capture
     an_event_that_a_graph_records_orders_another_stream
     an_object_of_the_application_lives_as_long_as_graphs_hold_it
+    clones_hold_objects_of_their_own
+    child_graphs_hold_objects_of_their_own
+    objects_outlive_launches_under_way
+    updates_replace_held_objects
+    changed_launches_keep_their_attributes
+    child_graphs_of_other_length_are_refused
+    failed_capture_into_body_is_told
+    graphs_for_kernels_to_launch_are_refused
+    updates_change_parameters_in_bodies
     a_drawing_names_every_node_and_edge
 }
 
