@@ -221,6 +221,24 @@ fn attacks(token: &str, server: i64) -> Vec<Attack> {
             calls: vec![unix.clone(), second],
         });
     }
+    let options = [
+        ("have a close wait", libc::SOL_SOCKET, libc::SO_LINGER),
+        ("put a protocol over TCP", libc::IPPROTO_TCP, libc::TCP_ULP),
+    ];
+    for (name, level, option) in options {
+        let args = vec![
+            Arg::Answer,
+            value(level.into()),
+            value(option.into()),
+            text("tls"),
+            value(3),
+        ];
+        all.push(Attack {
+            name: name.into(),
+            place: Where::InChild,
+            calls: vec![unix.clone(), (libc::SYS_setsockopt, args)],
+        });
+    }
     all.push(Attack {
         name: "run a file of memory".into(),
         place: Where::InChild,

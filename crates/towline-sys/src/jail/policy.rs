@@ -40,7 +40,7 @@ pub(super) const ALLOWED: &[i64] = &[
     SYS_gettimeofday, SYS_getitimer, SYS_setitimer,
     // Lanes arrive as open sockets and descriptors; `socket` itself is below.
     SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_sendto, SYS_sendmsg, SYS_sendmmsg, SYS_shutdown, SYS_getsockopt,
-    SYS_setsockopt, SYS_getsockname, SYS_getpeername,
+    SYS_getsockname, SYS_getpeername,
     // Who and where am I.
     SYS_getpid, SYS_getppid, SYS_getpgid, SYS_getsid, SYS_getuid, SYS_geteuid, SYS_getgid, SYS_getegid, SYS_getgroups,
     SYS_getresuid, SYS_getresgid, SYS_uname, SYS_sysinfo, SYS_getrusage, SYS_times,
@@ -89,6 +89,43 @@ pub(super) const PROGRAMS: &[i64] = &[
     #[cfg(target_arch = "x86_64")] SYS_vfork,
 ];
 
+/// A call that is refused where all of these hold of its arguments, of which the low 32 bits count.
+pub(super) struct Refusal {
+    pub(super) call: i64,
+    /// Indices of arguments, with what each is.
+    pub(super) when: &'static [(u8, Is)],
+}
+
+pub(super) enum Is {
+    Equal(u32),
+    Unequal(u32),
+}
+
+/// In all workers. The last of those that have a socket waits where closing it waits, and that may be the supervisor, which workers send
+/// descriptors.
+pub(super) const REFUSED_IF: &[Refusal] = &[
+    Refusal {
+        call: SYS_setsockopt,
+        when: &[
+            (1, Is::Equal(SOL_SOCKET as u32)),
+            (2, Is::Equal(SO_LINGER as u32)),
+        ],
+    },
+    // Protocols that the kernel puts over TCP have their own ways to close.
+    Refusal {
+        call: SYS_setsockopt,
+        when: &[
+            (1, Is::Equal(IPPROTO_TCP as u32)),
+            (2, Is::Equal(TCP_ULP as u32)),
+        ],
+    },
+    // Of NETLINK only that of routes and addresses, by which NCCL finds interfaces.
+    Refusal {
+        call: SYS_socket,
+        when: &[(0, Is::Equal(AF_NETLINK as u32)), (2, Is::Unequal(0))],
+    },
+];
+
 /// A call that is allowed by one of its arguments, and otherwise refused.
 pub(super) struct ArgumentRule {
     pub(super) call: i64,
@@ -133,7 +170,7 @@ pub(super) const NETWORK_SOCKETS: &[ArgumentRule] = &[
             AF_NETLINK as u32,
         ]),
     },
-    // TCP, UDP and, as 0, the usual one of a family: of NETLINK that of routes and addresses.
+    // TCP, UDP and, as 0, the usual one of a family.
     ArgumentRule {
         call: SYS_socket,
         argument: 2,

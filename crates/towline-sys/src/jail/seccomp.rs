@@ -8,8 +8,8 @@ use seccompiler::{
 };
 
 use super::policy::{
-    ALLOWED, ALLOWED_IF, Allowed, ArgumentRule, CONNECTIONS, KILLED, NETWORK_SOCKETS,
-    ONLY_LOCAL_SOCKETS, ONLY_THREADS, PROGRAMS, REFUSED,
+    ALLOWED, ALLOWED_IF, Allowed, ArgumentRule, CONNECTIONS, Is, KILLED, NETWORK_SOCKETS,
+    ONLY_LOCAL_SOCKETS, ONLY_THREADS, PROGRAMS, REFUSED, REFUSED_IF,
 };
 use super::{Network, WorkerKind};
 use crate::SysError;
@@ -46,6 +46,18 @@ fn filters(
     };
     let mut allowed_if: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     let conditional = ALLOWED_IF.iter().chain(sockets).map(|rule| rule.call);
+    let conditional = conditional.chain(REFUSED_IF.iter().map(|refusal| refusal.call));
+    for refusal in REFUSED_IF {
+        let refusals = allowed_if.entry(refusal.call).or_default();
+        let conditions = refusal.when.iter().map(|(argument, is)| {
+            let (operator, value) = match is {
+                Is::Equal(value) => (SeccompCmpOp::Eq, *value),
+                Is::Unequal(value) => (SeccompCmpOp::Ne, *value),
+            };
+            condition(*argument, operator, value)
+        });
+        refusals.push(SeccompRule::new(conditions.collect::<Result<_, _>>()?)?);
+    }
     for rule in ALLOWED_IF.iter().chain(threads).chain(sockets) {
         let refusals = allowed_if.entry(rule.call).or_default();
         refusals.extend(refusal_rules(rule)?);
@@ -81,16 +93,18 @@ fn filters(
     ])
 }
 
+fn condition(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u32,
+) -> Result<SeccompCondition, seccompiler::BackendError> {
+    let len = SeccompCmpArgLen::Dword;
+    SeccompCondition::new(argument, len, operator, u64::from(value))
+}
+
 /// Rules that match the calls which `rule` does not allow.
 fn refusal_rules(rule: &ArgumentRule) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    let condition = |operator, value| {
-        SeccompCondition::new(
-            rule.argument,
-            SeccompCmpArgLen::Dword,
-            operator,
-            u64::from(value),
-        )
-    };
+    let condition = |operator, value| condition(rule.argument, operator, value);
     match rule.allowed {
         Allowed::WithoutBits(bits) => {
             let refused = (0..32).map(|bit| 1u32 << bit).filter(|bit| bits & bit != 0);
@@ -147,7 +161,7 @@ mod tests {
     fn every_call_is_in_one_list() {
         let mut all: Vec<i64> = [ALLOWED, PROGRAMS, CONNECTIONS, REFUSED, KILLED].concat();
         all.extend(ALLOWED_IF.iter().map(|rule| rule.call));
-        all.push(libc::SYS_socket);
+        all.extend([libc::SYS_socket, libc::SYS_setsockopt]);
         let count = all.len();
         all.sort_unstable();
         all.dedup();
