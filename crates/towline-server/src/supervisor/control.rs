@@ -316,14 +316,23 @@ fn answer_queries(
     inbox: &mut Inbox,
     shared: &Shared,
 ) -> Result<(), Fault> {
-    let place = shared.queries.take(&control.connection());
+    let place = query_place(control, shared)?;
     let devices = devices::of_opencl(shared, &client.tenant);
     control.welcome(&handshake.welcome(None, devices))?;
     while let Some(message) = next_message(control, inbox, &place, shared)? {
         client.check()?;
-        answer_alone(control, message, client, shared)?;
+        answer_alone(control, message, client, &place, shared)?;
     }
     Ok(())
+}
+
+/// A place among the connections without a session, whatever they are for.
+fn query_place<'a>(
+    control: &ControlConnection,
+    shared: &'a Shared,
+) -> Result<QueryPlace<'a>, Fault> {
+    let place = shared.queries.take(&control.connection());
+    place.ok_or_else(|| Fault::Rejected(RejectCode::Busy.plain()))
 }
 
 /// A connection that asks what NVML tells.
@@ -334,7 +343,7 @@ fn tell_of_devices(
     inbox: &mut Inbox,
     shared: &Shared,
 ) -> Result<(), Fault> {
-    let place = shared.queries.take(&control.connection());
+    let place = query_place(control, shared)?;
     let none = |reason: &str| {
         let text = format!("this server tells nothing of its devices through NVML: {reason}");
         Fault::Rejected(RejectCode::NoDevice.because(text))
@@ -362,7 +371,7 @@ fn tell_of_devices(
                 let answers = monitor.answer(&asked, &asker, &shared.sessions);
                 control.send(&Message::NvmlAnswers(answers).encode())?;
             }
-            other => answer_alone(control, other, client, shared)?,
+            other => answer_alone(control, other, client, &place, shared)?,
         }
     }
     Ok(())
@@ -784,7 +793,7 @@ fn serve_link(
                     return Ok(());
                 }
             }
-            other => answer(control, other, &session.tenant, shared)?,
+            other => answer(control, other, &session.tenant, &|| false, shared)?,
         }
     }
     Ok(())
@@ -835,6 +844,7 @@ fn resume(
     inbox: &mut Inbox,
     shared: &Shared,
 ) -> Result<(), Fault> {
+    let place = query_place(control, shared)?;
     let connection = control.connection();
     let late = Message::Reject(RejectCode::HandshakeTimeout.plain()).encode();
     let deadline = shared.deadlines.set(&connection, HANDSHAKE_LIMIT, late);
@@ -864,6 +874,7 @@ fn resume(
         ))?);
     };
     say(Ok(()))?;
+    drop(place);
     session.control.take_over(connection);
     Ok(())
 }
@@ -873,8 +884,10 @@ fn answer_alone(
     control: &ControlConnection,
     request: Message,
     client: &Client,
+    place: &QueryPlace<'_>,
     shared: &Shared,
 ) -> Result<(), Fault> {
+    let is_over = || place.is_lost();
     match request {
         Message::KillSession(request) => {
             let outcome = kill(request, client, &control.peer(), shared);
@@ -884,7 +897,7 @@ fn answer_alone(
         Message::MigrateSession(request) => {
             let session_id = request.session_id;
             let alive = control.say_alive();
-            let outcome = migrate(request, client, &control.peer(), shared);
+            let outcome = migrate(request, client, &control.peer(), &is_over, shared);
             drop(alive);
             let answer = SessionMigrated {
                 session_id,
@@ -896,7 +909,7 @@ fn answer_alone(
         Message::CheckpointSession(request) => {
             let session_id = request.session_id;
             let alive = control.say_alive();
-            let outcome = checkpoint(request, client, &control.peer(), shared);
+            let outcome = checkpoint(request, client, &control.peer(), &is_over, shared);
             drop(alive);
             let answer = SessionCheckpointed {
                 session_id,
@@ -937,7 +950,7 @@ fn answer_alone(
             control.send(&Message::LeaseChanged(LeaseChanged { outcome }).encode())?;
             Ok(())
         }
-        other => answer(control, other, &client.tenant, shared),
+        other => answer(control, other, &client.tenant, &is_over, shared),
     }
 }
 
@@ -957,18 +970,26 @@ fn migrate(
     request: MigrateSession,
     by: &Client,
     address: &str,
+    is_over: &dyn Fn() -> bool,
     shared: &Shared,
 ) -> Result<(), String> {
     let MigrateSession { session_id: id, to } = request;
+    let wish = Wish::Move(to.clone());
+    wish.check()?;
     let to = printable(&to, SHOWN_NAME);
     let session = session_of(id, by, "move", shared)?;
     let host = &by.hello.hostname;
-    log::info!("session {id}: to move to {to}: `towline migrate` on {host}, from {address}");
-    let outcome = migration::send_away(&session, &Wish::Move(to.clone()), shared);
-    if let Err(reason) = &outcome {
+    let is_told = by.tenant.requests().admit();
+    if is_told {
+        log::info!("session {id}: to move to {to}: `towline migrate` on {host}, from {address}");
+    }
+    let outcome = migration::send_away(&session, &wish, is_over, shared);
+    if let (Err(reason), true) = (&outcome, is_told) {
         log::warn!("session {id}: it stays: {reason}");
     }
-    if let Some(audit) = &shared.audit {
+    if let Some(audit) = &shared.audit
+        && (is_told || outcome.is_ok())
+    {
         audit.tell(&Event::SessionMigrated {
             session: id,
             tenant: session.tenant.name(),
@@ -988,22 +1009,31 @@ fn checkpoint(
     request: CheckpointSession,
     by: &Client,
     address: &str,
+    is_over: &dyn Fn() -> bool,
     shared: &Shared,
 ) -> Result<(), String> {
     let CheckpointSession {
         session_id: id,
         folder,
     } = request;
+    let shown = printable(&folder, SHOWN_TEXT);
+    let wish = Wish::Checkpoint(folder);
+    wish.check()?;
     let session = session_of(id, by, "checkpoint", shared)?;
-    let (host, shown) = (&by.hello.hostname, printable(&folder, SHOWN_TEXT));
-    log::info!(
-        "session {id}: to write a checkpoint into {shown}: `towline checkpoint` on {host}, from {address}"
-    );
-    let outcome = migration::send_away(&session, &Wish::Checkpoint(folder), shared);
-    if let Err(reason) = &outcome {
+    let host = &by.hello.hostname;
+    let is_told = by.tenant.requests().admit();
+    if is_told {
+        log::info!(
+            "session {id}: to write a checkpoint into {shown}: `towline checkpoint` on {host}, from {address}"
+        );
+    }
+    let outcome = migration::send_away(&session, &wish, is_over, shared);
+    if let (Err(reason), true) = (&outcome, is_told) {
         log::warn!("session {id}: it goes on, without a checkpoint: {reason}");
     }
-    if let Some(audit) = &shared.audit {
+    if let Some(audit) = &shared.audit
+        && (is_told || outcome.is_ok())
+    {
         audit.tell(&Event::SessionCheckpointed {
             session: id,
             tenant: session.tenant.name(),
@@ -1058,6 +1088,7 @@ fn answer(
     control: &ControlConnection,
     request: Message,
     tenant: &Arc<Tenant>,
+    is_over: &dyn Fn() -> bool,
     shared: &Shared,
 ) -> Result<(), Fault> {
     let reply = match request {
@@ -1067,7 +1098,7 @@ fn answer(
             snapshot: devices::of_opencl(shared, tenant),
         }),
         Message::CudaDevicesRequest => Message::CudaDevices(CudaDevices {
-            snapshot: devices::of_cuda(shared, tenant),
+            snapshot: devices::of_cuda(shared, tenant, is_over),
         }),
         other => {
             return Err(HandshakeError::Unexpected {

@@ -45,14 +45,19 @@ pub(super) fn of_opencl(shared: &Shared, tenant: &Tenant) -> Vec<u8> {
 }
 
 /// The devices for CUDA of which a tenant is told; in the error, why there are none.
-pub(super) fn of_cuda(shared: &Shared, tenant: &Tenant) -> Result<Vec<u8>, String> {
-    let snapshot = all_of_cuda(shared)?;
+/// Not waited for where `is_over` says so.
+pub(super) fn of_cuda(
+    shared: &Shared,
+    tenant: &Tenant,
+    is_over: &dyn Fn() -> bool,
+) -> Result<Vec<u8>, String> {
+    let snapshot = all_of_cuda(shared, is_over)?;
     Ok(chosen(Snapshots::Cuda, &snapshot, tenant).1)
 }
 
-fn all_of_cuda(shared: &Shared) -> Result<Vec<u8>, String> {
+fn all_of_cuda(shared: &Shared, is_over: &dyn Fn() -> bool) -> Result<Vec<u8>, String> {
     match &shared.cuda_pool {
-        Some(pool) => pool.look(&shared.draining),
+        Some(pool) => pool.look(&shared.draining, is_over),
         None => Err("this server gives no CUDA devices".into()),
     }
 }
@@ -180,7 +185,7 @@ impl Leasable {
 
 /// Devices that can be leased: those for CUDA, which OpenCL and NVML know by the same UUIDs, or where there are none those for OpenCL.
 pub(super) fn leasable(shared: &Shared) -> Vec<Leasable> {
-    let cuda = all_of_cuda(shared)
+    let cuda = all_of_cuda(shared, &|| false)
         .ok()
         .and_then(|snapshot| cuda::snapshot::Snapshot::decode(&snapshot).ok());
     if let Some(cuda) = cuda {

@@ -14,6 +14,8 @@ use super::ending::{Cause, Ending};
 use super::session::Session;
 use super::{Shared, lock};
 
+/// How often the wait for a client's answer looks whether it is over.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Longest time that a client may take: the contents of the largest devices over a link of 1 Gbit/s.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
@@ -27,6 +29,14 @@ pub(super) enum Wish {
 }
 
 impl Wish {
+    /// Fails with the reason why no session can fulfil it.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Checkpoint(folder) => check_folder(folder),
+            Self::Move(to) => check_address(to),
+        }
+    }
+
     /// The end of a session that has left so.
     fn ending(&self) -> Ending {
         match self {
@@ -94,15 +104,17 @@ pub(super) fn check_address(to: &str) -> Result<(), String> {
     parsed.map(drop).map_err(|error| error.to_string())
 }
 
-/// Has the client of a session take it away, and returns when its place is free; in the error, why it is where it was.
-pub(super) fn send_away(session: &Session, wish: &Wish, shared: &Shared) -> Result<(), String> {
-    match wish {
-        Wish::Checkpoint(folder) => check_folder(folder)?,
-        Wish::Move(to) => check_address(to)?,
-    }
+/// Has the client of a session take it away, and returns when its place is free; in the error, why it is where it was. The wish is one that
+/// [`check`](Wish::check) finds possible. Waits until `is_over` says that nobody wants to know.
+pub(super) fn send_away(
+    session: &Session,
+    wish: &Wish,
+    is_over: &dyn Fn() -> bool,
+    shared: &Shared,
+) -> Result<(), String> {
     let is_away = session.control.away().is_some();
     let ask = || session.migration.repeat(session);
-    session.migration.ask(wish, is_away, ask)?;
+    session.migration.ask(wish, is_away, is_over, ask)?;
     // Its remains here are of no use to anyone.
     if !shared.sessions.wait_gone(session.id, KILL_LIMIT) {
         log::warn!(
@@ -120,6 +132,7 @@ impl Migration {
         &self,
         wish: &Wish,
         is_away: bool,
+        is_over: &dyn Fn() -> bool,
         send: impl FnOnce() -> Result<(), TransportError>,
     ) -> Result<(), String> {
         let mut state = lock(&self.state);
@@ -153,8 +166,11 @@ impl Migration {
                     LIMIT.as_secs() / 60
                 ));
             }
-            let waited = self.changed.wait_timeout(state, left);
+            let waited = self.changed.wait_timeout(state, left.min(LOOK_PERIOD));
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if is_over() {
+                return Err("the answer is not waited for any more".into());
+            }
         }
         match &state.outcome {
             Some(outcome) if state.answers > before => outcome.clone(),
@@ -216,7 +232,7 @@ mod tests {
     fn answer_that_comes_at_once_is_heard() {
         let migration = Migration::default();
         for reason in ["it has pipes", "it has pipes still"] {
-            let outcome = migration.ask(&to_gpu2(), false, || {
+            let outcome = migration.ask(&to_gpu2(), false, &|| false, || {
                 let answered = migration.answered(false, Err(reason.into()));
                 assert!(matches!(answered, Ok(None)), "it was asked");
                 Ok(())
@@ -229,20 +245,29 @@ mod tests {
     fn client_that_cannot_be_asked_is_asked_again() {
         let migration = Migration::default();
         let to = to_gpu2();
-        let away = migration.ask(&to, true, || unreachable!("it is cut off"));
+        let away = migration.ask(&to, true, &|| false, || unreachable!("it is cut off"));
         assert!(away.is_err_and(|reason| reason.contains("cut off")));
-        let failed = migration.ask(&to, false, || {
+        let failed = migration.ask(&to, false, &|| false, || {
             let peer = "here".into();
             Err(TransportError::Closed { peer })
         });
         assert!(failed.is_err_and(|reason| reason.contains("cannot be asked")));
-        let moved = migration.ask(&to, false, || {
+        let moved = migration.ask(&to, false, &|| false, || {
             let answered = migration.answered(false, Ok(()));
             let ending = answered.expect("it was asked").expect("it has left");
             assert_eq!(ending.reason, "the session moved to tcp://gpu2:7140");
             Ok(())
         });
         assert_eq!(moved, Ok(()));
+    }
+
+    #[test]
+    fn asker_that_is_gone_waits_no_longer() {
+        let migration = Migration::default();
+        let outcome = migration.ask(&to_gpu2(), false, &|| true, || Ok(()));
+        assert!(outcome.is_err_and(|reason| reason.contains("not waited for")));
+        let ending = migration.answered(false, Ok(())).expect("it was asked");
+        assert!(ending.is_some(), "its client leaves all the same");
     }
 
     #[test]

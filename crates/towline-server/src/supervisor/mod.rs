@@ -30,7 +30,7 @@
 //! - `output`: what workers write, on its way to the log.
 //!
 //! Lock order: jobs, then the folders of workers. Tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then turns, then the
-//! table of tenants, then a tenant. Stores of kernels, then the sessions of one, then what is saved of one. No lock is held while sending to
+//! table of tenants, then a tenant. Places of questions come last. Stores of kernels, then the sessions of one, then what is saved of one. No lock is held while sending to
 //! a client.
 
 mod accept;
@@ -483,6 +483,7 @@ impl Supervisor {
             deadlines: Deadlines::start()?,
             queries: Queries::new(
                 config.bounds.queries,
+                config.bounds.queries.max(1).saturating_mul(2),
                 Message::Reject(RejectCode::Busy.plain()).encode(),
             ),
             refusals: Refusals::new(audit.clone()),
@@ -567,7 +568,9 @@ impl Supervisor {
             let (id, shared) = (session.id, Arc::clone(&self.shared));
             let wish = Wish::Move(to.to_string());
             let work = move || {
-                if let Err(reason) = send_away(&session, &wish, &shared) {
+                let possible = wish.check();
+                let sent = possible.and_then(|()| send_away(&session, &wish, &|| false, &shared));
+                if let Err(reason) = sent {
                     log::warn!("session {}: it stays: {reason}", session.id);
                 }
             };
@@ -719,7 +722,7 @@ fn start_pools(
                 reason: reason.clone(),
             });
         };
-        if let Err(cuda_reason) = cuda.look(interrupted) {
+        if let Err(cuda_reason) = cuda.look(interrupted, &|| false) {
             cuda.stop();
             return Err(SupervisorError::Worker {
                 reason: format!("{reason}; nor for CUDA: {cuda_reason}"),

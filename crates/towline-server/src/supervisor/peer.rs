@@ -17,7 +17,7 @@ use towline_transport::{
 use towline_wire::control::{
     ConnectionKind, LaneKey, Message, NONCE_BYTES, PEER_ACCEPTED, PEER_CHALLENGE_BYTES,
     PEER_HELLO_BYTES, PROOF_BYTES, PeerAcceptor, PeerConnect, PeerConnected, PeerConnector,
-    PeerOffer, PeerTicket, TICKET_BYTES, Ticket, TicketName,
+    PeerOffer, PeerTicket, SHOWN_NAME, TICKET_BYTES, Ticket, TicketName, printable,
 };
 
 use super::control::may_be_clear;
@@ -128,7 +128,10 @@ fn listed<'a>(text: &str, shared: &'a Shared) -> Result<&'a Address, String> {
     let mut peers = shared.config.peers.iter();
     peers
         .find(|address| address.to_string() == text)
-        .ok_or_else(|| format!("this server does not list {text} as its peer"))
+        .ok_or_else(|| {
+            let shown = printable(text, SHOWN_NAME);
+            format!("this server does not list {shown} as its peer")
+        })
 }
 
 /// Gives a ticket for a connection from a listed server.
@@ -147,7 +150,9 @@ pub(super) fn offer(session: &Session, offer: &PeerOffer, shared: &Shared) -> Pe
         shared.peer_tickets.issue(issued, now)?;
         Ok(ticket)
     });
-    if let Err(reason) = &ticket {
+    if let Err(reason) = &ticket
+        && session.tenant.requests().admit()
+    {
         log::info!("session {}: no ticket for a peer: {reason}", session.id);
     }
     PeerTicket {
@@ -166,7 +171,10 @@ pub(super) fn connect(
     let tell = move |session: &Session, outcome: Result<(), String>| {
         match &outcome {
             Ok(()) => log::info!("session {}: peer lane {lane} is there", session.id),
-            Err(reason) => log::info!("session {}: no peer lane: {reason}", session.id),
+            Err(reason) if session.tenant.requests().admit() => {
+                log::info!("session {}: no peer lane: {reason}", session.id);
+            }
+            Err(_) => {}
         }
         let answer = Message::PeerConnected(PeerConnected { lane, outcome });
         session.control.send(&answer.encode())

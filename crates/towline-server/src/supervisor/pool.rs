@@ -278,8 +278,13 @@ impl WorkerPool {
         lock(&self.state).snapshot.clone()
     }
 
-    /// The devices, as a worker sees them that is started for that if none has been; in the error, why none sees them.
-    pub(super) fn look(&self, interrupted: &AtomicBool) -> Result<Vec<u8>, String> {
+    /// The devices, as a worker sees them that is started for that if none has been; in the error, why none sees them. Waits until
+    /// `is_over` says that nobody wants to know.
+    pub(super) fn look(
+        &self,
+        interrupted: &AtomicBool,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Vec<u8>, String> {
         let deadline = Instant::now() + WORKER_START_LIMIT;
         let mut state = lock(&self.state);
         let pausing = state.not_before.is_some_and(|at| at > Instant::now());
@@ -299,6 +304,9 @@ impl WorkerPool {
             }
             if state.stopping || interrupted.load(Ordering::Acquire) {
                 break Err("the server is shutting down".into());
+            }
+            if is_over() {
+                break Err("the question is not waited for any more".into());
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -1,9 +1,10 @@
-//! Connections that were refused: all are counted, few are logged one by one, so that a flood of them fills no log.
+//! Connections that were refused: all are counted, few are logged one by one, so that a flood of them fills no log. So it is with what
+//! clients of a tenant ask for.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::audit::{Audit, Event};
 use super::{lock, spawn};
@@ -12,6 +13,46 @@ use super::{lock, spawn};
 const IN_FULL: u64 = 5;
 /// How long a period is; what else came in it takes one line at its end.
 const PERIOD: Duration = Duration::from_secs(30);
+
+/// How many requests of a tenant's clients are logged within a period.
+const REQUESTS: u64 = 100;
+
+/// Keeps what a tenant's clients ask for, and may ask for without end, from filling the log.
+#[derive(Debug, Default)]
+pub(super) struct Requests(Mutex<Period>);
+
+#[derive(Debug, Default)]
+struct Period {
+    began: Option<Instant>,
+    count: u64,
+}
+
+impl Requests {
+    /// Whether another one is logged. The first that is logged after others were not says so.
+    pub(super) fn admit(&self) -> bool {
+        let (admitted, dropped) = lock(&self.0).admit(Instant::now());
+        if dropped > 0 {
+            log::info!("{dropped} more requests of a tenant were not logged");
+        }
+        admitted
+    }
+}
+
+impl Period {
+    /// Whether another one is logged, and how many were not in the last period.
+    fn admit(&mut self, now: Instant) -> (bool, u64) {
+        let mut dropped = 0;
+        if self.began.is_none_or(|began| now - began >= PERIOD) {
+            dropped = self.count.saturating_sub(REQUESTS);
+            *self = Self {
+                began: Some(now),
+                count: 0,
+            };
+        }
+        self.count += 1;
+        (self.count <= REQUESTS, dropped)
+    }
+}
 
 /// All refusals of a supervisor.
 pub(super) struct Refusals {
@@ -135,6 +176,15 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_beyond_the_limit_are_not_logged() {
+        let (mut period, now) = (Period::default(), Instant::now());
+        let admitted = (0..1000).filter(|_| period.admit(now).0).count();
+        assert_eq!(admitted as u64, REQUESTS);
+        assert_eq!(period.admit(now + PERIOD), (true, 1000 - REQUESTS));
+        assert_eq!(period.admit(now + 2 * PERIOD), (true, 0));
+    }
 
     #[test]
     fn flood_of_refusals_takes_a_few_lines_and_one_more() {

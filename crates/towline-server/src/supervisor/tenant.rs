@@ -17,6 +17,7 @@ use towline_worker::Reserved;
 
 use super::ending::Cause;
 use super::quota::Quota;
+use super::refusal::Requests;
 use super::session::Api;
 use super::{lock, wait_for_place};
 use crate::worker::process::Statistics;
@@ -131,6 +132,7 @@ impl TenantTable {
                 ..State::default()
             }),
             left: Condvar::new(),
+            requests: Requests::default(),
         };
         Self {
             asked,
@@ -197,6 +199,7 @@ impl TenantTable {
                     counts_memory: true,
                     state: Mutex::default(),
                     left: Condvar::new(),
+                    requests: Requests::default(),
                 })
             });
             let mut state = lock(&tenant.state);
@@ -279,6 +282,7 @@ pub(super) struct Tenant {
     state: Mutex<State>,
     /// A place is free.
     left: Condvar,
+    requests: Requests,
 }
 
 #[derive(Debug, Default)]
@@ -332,6 +336,11 @@ pub(super) struct Usage {
 }
 
 impl Tenant {
+    /// What its clients ask for, on its way to the log.
+    pub(super) fn requests(&self) -> &Requests {
+        &self.requests
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }

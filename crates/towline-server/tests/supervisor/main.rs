@@ -143,6 +143,7 @@ fn tests() -> Vec<Trial> {
             tenants_checkpoint_their_own_sessions,
             client_that_leaves_unasked_breaks_the_protocol,
             session_that_ends_before_it_moves_is_told,
+            impossible_moves_are_neither_asked_for_nor_audited,
             tenants_move_their_own_sessions_and_admins_drain,
         }
         life {

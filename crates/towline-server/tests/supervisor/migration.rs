@@ -263,3 +263,24 @@ pub(super) fn tenants_move_their_own_sessions_and_admins_drain() -> Result<(), F
     });
     Ok(())
 }
+
+pub(super) fn impossible_moves_are_neither_asked_for_nor_audited() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("audit");
+    let server = serve(SupervisorConfig {
+        audit_log: Some(path.clone()),
+        ..config("echo")
+    });
+    let mut session = Client::session(&server.address);
+    assert!(session.lane(0, 1).echoes());
+    let mut asking = Client::query(&server.address);
+    asking.ask_to_migrate(1, "nowhere://");
+    assert!(asking.migrated().is_err());
+    asking.ask_for_checkpoint(1, "not/absolute");
+    assert!(asking.checkpointed().is_err());
+    let audit = std::fs::read_to_string(&path)?;
+    assert_eq!(audit.lines().count(), 1, "{audit}");
+    session.send(&Message::Ping.encode());
+    assert_eq!(session.message(), Some(Message::Alive));
+    Ok(())
+}

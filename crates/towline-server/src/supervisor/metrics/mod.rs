@@ -118,7 +118,7 @@ impl Metrics {
     pub(super) fn new(config: &MetricsConfig, timings: TimingFamilies) -> Self {
         Self {
             token: config.token.clone(),
-            connections: Queries::new(MOST_CONNECTIONS, busy()),
+            connections: Queries::new(MOST_CONNECTIONS, MOST_THREADS, busy()),
             timings,
             page: Mutex::default(),
         }
@@ -204,7 +204,11 @@ fn serve(
     metrics: &Metrics,
     shared: &Shared,
 ) -> Result<(), TransportError> {
-    let _place = metrics.connections.take(connection);
+    let Some(_place) = metrics.connections.take(connection) else {
+        let _ = connection.try_send(&busy());
+        connection.shutdown();
+        return Ok(());
+    };
     let deadline = shared
         .deadlines
         .set(connection, REQUEST_LIMIT, Wrong::LATE.response());
