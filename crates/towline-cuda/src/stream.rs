@@ -114,7 +114,8 @@ impl HostCalls {
         let mut held = lock(&self.0);
         if held.is_none() {
             let (sender, jobs) = channel::<Job>();
-            towline_client::threads::named("towline-host")
+            std::thread::Builder::new()
+                .name("towline-host".into())
                 .spawn(move || jobs.iter().for_each(|job| job()))
                 .ok()?;
             *held = Some(sender);
