@@ -280,7 +280,9 @@ fn set_attribute(
     ask: impl FnOnce() -> Result<Vec<u8>, CUresult>,
 ) -> Result<(), CUresult> {
     // Attributes of a kernel's build cannot be set, not even to their own values (seen with driver 580.159).
-    if attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET {
+    if attribute <= CU_FUNC_ATTRIBUTE_CACHE_MODE_CA
+        || attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET
+    {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     if known.attribute(device, attribute) == Some(value) {

@@ -294,11 +294,9 @@ fn primary_context_is_of_use_after_a_reset() {
     machine.leave();
 }
 
-#[test]
-fn cooperative_launch_of_larger_grid_is_refused() {
-    let machine = Machine::on_soft();
+/// A kernel without parameters.
+fn kernel(driver: &Driver) -> CUfunction {
     let image = c".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k() { ret; }\n";
-    let (driver, stream) = (&machine.driver, machine.stream());
     let (mut module, mut function) = (null_mut(), null_mut());
     // SAFETY: the image and the name are strings; the places are locals.
     let found = unsafe {
@@ -308,6 +306,34 @@ fn cooperative_launch_of_larger_grid_is_refused() {
         ]
     };
     assert_eq!(found, [CUDA_SUCCESS; 2]);
+    function
+}
+
+#[test]
+fn attributes_of_builds_cannot_be_set() {
+    let machine = Machine::on_soft();
+    let driver = &machine.driver;
+    let function = kernel(driver);
+    for attribute in CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK..=CU_FUNC_ATTRIBUTE_CACHE_MODE_CA {
+        let mut value = 0;
+        // SAFETY: the place is a local.
+        let told = unsafe { driver.cuFuncGetAttribute(&raw mut value, attribute, function) };
+        // SAFETY: no pointers.
+        let set = unsafe { driver.cuFuncSetAttribute(function, attribute, value) };
+        assert_eq!(
+            (told, set),
+            (CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE),
+            "{attribute}"
+        );
+    }
+    machine.end();
+}
+
+#[test]
+fn cooperative_launch_of_larger_grid_is_refused() {
+    let machine = Machine::on_soft();
+    let (driver, stream) = (&machine.driver, machine.stream());
+    let function = kernel(driver);
     let launch = |grid| {
         // SAFETY: the kernel has no parameters.
         unsafe {
