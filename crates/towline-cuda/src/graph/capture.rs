@@ -353,7 +353,8 @@ impl Driver {
         }
     }
 
-    /// Ends the graph of a capture that has failed, even if it was there before (seen with driver 580.159). A node's own ends with the node.
+    /// Ends the graph of a capture that has failed, even if it was there before (seen with driver 580.159). A node's own graph ends with its
+    /// node.
     fn abandon(&self, graph: u64) -> Result<(), CUresult> {
         let is_owned = lock(&self.graphs).graph(graph)?.owner.is_some();
         match is_owned {

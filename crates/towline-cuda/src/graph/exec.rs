@@ -80,7 +80,7 @@ impl Launched {
 }
 
 impl Step {
-    /// What the server is told when it is to do this.
+    /// The change to send where it does something else now.
     fn becoming(&self, work: &described::Work) -> Option<described::Node> {
         (self.work != *work).then(|| described::Node {
             number: self.number,
@@ -524,8 +524,8 @@ impl Driver {
         }
     }
 
-    /// Sends what nodes of an executable graph are to do; with edges, all of them as they are to be. Where launches differ in the values of their parameters alone, nothing is left
-    /// for the driver to judge, and nobody waits for it.
+    /// Sends what nodes of an executable graph are to do; with edges, all of them as they are to be. Where launches differ in the values of
+    /// their parameters alone, nothing is left for the driver to judge, and nobody waits for it.
     fn send_changes(
         &self,
         exec: &Exec,

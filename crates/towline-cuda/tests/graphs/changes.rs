@@ -1,4 +1,4 @@
-//! What executable graphs keep of the graphs that they are made of, and of those that they become like.
+//! Executable graphs keep objects, attributes and parameters of the graphs that they are made of, or become like.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
@@ -20,7 +20,7 @@ fn hold(bench: &Bench, graph: CUgraph, ends: &AtomicU32) {
     ok(unsafe { driver.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) });
 }
 
-/// How many of the objects with this counter have ended, once the thread that ends them has done what it has to.
+/// Counts the objects with this counter that have ended, once the thread that ends them has done what it has to.
 fn ended(bench: &Bench, ends: &AtomicU32) -> u32 {
     let (stream, passed) = (bench.stream(NON_BLOCKING), AtomicU32::new(0));
     let data = std::ptr::from_ref(&passed).cast_mut().cast::<c_void>();

@@ -128,7 +128,7 @@ impl Warp {
         Ok(text)
     }
 
-    /// What one lane prints, and of how many arguments. They lie one behind the other, each at a multiple of its size.
+    /// Formats the text that one lane prints, and counts its arguments. They lie one behind the other, each at a multiple of its size.
     fn format(
         &mut self,
         env: &mut Env<'_>,
