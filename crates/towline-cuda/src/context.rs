@@ -53,14 +53,14 @@ impl Context {
         self.keeps_local_memory.store(true, Ordering::Relaxed);
     }
 
-    /// Makes sure that the context lives on the server.
-    pub(crate) fn ensure(&self, session: &Session) -> Result<(), CUresult> {
+    /// Makes sure that the context lives on the server; whether it did not before.
+    pub(crate) fn ensure(&self, session: &Session) -> Result<bool, CUresult> {
         if self.live.load(Ordering::Acquire) || !self.primary {
-            return Ok(());
+            return Ok(false);
         }
         let _making = lock(&self.making);
         if self.live.load(Ordering::Acquire) {
-            return Ok(());
+            return Ok(false);
         }
         let request = wire::PrimaryRetain {
             device: self.ordinal,
@@ -74,7 +74,7 @@ impl Context {
             retained => retained?,
         };
         self.live.store(true, Ordering::Release);
-        Ok(())
+        Ok(true)
     }
 
     /// Whether threads that wait in it sleep, rather than look for what they wait for.
@@ -82,7 +82,7 @@ impl Context {
         self.flags.load(Ordering::Relaxed) & CU_CTX_SCHED_BLOCKING_SYNC != 0
     }
 
-    fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         self.live.load(Ordering::Acquire)
     }
 }
@@ -210,6 +210,7 @@ impl Driver {
         let context = Arc::new(context);
         context.mirrored.add_context(&context);
         write(&self.contexts).insert(handle.0, context);
+        self.note_live();
         self.latest.store(handle.0, Ordering::Relaxed);
         thread::with(|thread| thread.contexts.borrow_mut().push(handle.0));
         Ok(handle.to_raw())
@@ -239,7 +240,7 @@ impl ContextCalls for Driver {
     fn cuDevicePrimaryCtxRetain(&self, dev: CUdevice) -> Result<CUcontext, CUresult> {
         self.primary(dev).and_then(|context| {
             let device = self.device(dev)?;
-            context.ensure(&self.started()?.sessions[usize::from(device.session)])?;
+            let context = self.acting_in(context)?.context;
             lock(&device.references).references += 1;
             Ok(wire::ContextHandle(context.number).to_raw())
         })

@@ -75,6 +75,8 @@ pub struct Driver {
     pub(crate) kept: Mutex<HashMap<(u64, usize), usize>>,
     /// The context that a thread made current last.
     pub(crate) latest: AtomicU64,
+    /// More than one context has lived at once.
+    pub(crate) several_live: AtomicBool,
     /// Ids of contexts, streams, allocations: unlike handles, never used again.
     next_id: AtomicU64,
 }
@@ -264,7 +266,9 @@ impl Driver {
         let session = sessions
             .get(usize::from(context.session))
             .ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
-        context.ensure(session)?;
+        if context.ensure(session)? {
+            self.note_live();
+        }
         Ok(Acting {
             session,
             actor: Actor {

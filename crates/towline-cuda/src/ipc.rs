@@ -120,7 +120,7 @@ impl Driver {
         if kind != EVENT {
             // From here on copies wait for themselves.
             self.sharing.memory.store(true, Ordering::Release);
-            self.settle_written(acting)?;
+            self.settle_all_written(acting.context.session)?;
         }
         Ok(token)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
@@ -296,7 +297,9 @@ impl Driver {
         let acting = self.acting_in(self.context(context)?)?;
         // What other programs can open is given back, so that they cannot any more.
         let offered = self.is_offered(address);
-        let would_keep = !offered && lock(&self.kept_memory).would_keep(address);
+        let would_keep = !offered
+            && lock(&self.kept_memory).would_keep(address)
+            && !self.others_are_busy(&acting.context);
         // A free waits for what is under way, and may tell what became of it.
         let told = match would_keep {
             true => acting.synchronise_all(),
@@ -319,6 +322,16 @@ impl Driver {
         lock(&self.graphs).left.remove(&address);
         self.unshare_memory(&known);
         told
+    }
+
+    /// Whether other contexts of the server have work, which may use any memory. What is kept is waited for in its own context alone.
+    fn others_are_busy(&self, context: &Context) -> bool {
+        let is_other =
+            |one: &Context| one.session == context.session && one.number != context.number;
+        self.several_live.load(Ordering::Acquire)
+            && read(&self.contexts)
+                .values()
+                .any(|one| is_other(one) && one.is_busy(None))
     }
 
     /// An address for a program that has 32 bits for it; memory beyond is given back.

@@ -372,6 +372,7 @@ impl Driver {
 
     fn end_stream(&self, acting: &Acting<'_>, handle: wire::StreamHandle) -> Result<(), CUresult> {
         self.leave_capture(handle.0)?;
+        let told = acting.finish_written(handle);
         // First, so that nothing more is posted in its order.
         write(&self.streams).remove(&handle.0);
         acting.session.forget_stream(handle.0);
@@ -383,7 +384,8 @@ impl Driver {
             acting.post(&wire::EventDestroyV2 {
                 hEvent: wire::EventHandle(event),
             })
-        })
+        })?;
+        told
     }
 
     /// Ends the default streams of a thread that ends, by context.

@@ -1,15 +1,18 @@
 //! Copies to the device whose calls have returned as if the data were there: for whatever the application does next, on any stream, it is.
 //!
-//! On its way the data is in the order of the stream that it was copied on. Streams that keep no order with that one wait for it on the
-//! device; no thread does. Only other programs cannot be told to wait: who shares memory with some waits in the call.
+//! On its way the data is in the order of the stream that it was copied on. Streams that keep no order with that one, as all of other
+//! contexts, wait for it on the device; no thread does. Only other programs cannot be told to wait: who shares memory with some waits in
+//! the call.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
+use smallvec::SmallVec;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
+use crate::context::Context;
 use crate::driver::{Acting, Driver, lock, read};
 
 /// What may be on its way to a context's memory.
@@ -17,7 +20,7 @@ use crate::driver::{Acting, Driver, lock, read};
 pub(crate) struct Written {
     /// Something is, as far as is known: to be asked without a lock.
     any: AtomicBool,
-    /// The context has streams that keep no order: one that keeps none with the default stream, or copies on threads' own.
+    /// Some streams keep no order: one that keeps none with the default stream, copies on threads' own, those of other contexts.
     apart: AtomicBool,
     /// By the stream that it was copied on.
     on: Mutex<HashMap<u64, Last>>,
@@ -31,8 +34,16 @@ struct Last {
     /// The event was recorded behind this copy, and which recording that was.
     recorded: bool,
     count: u64,
-    /// The recordings that other streams stand behind.
-    waited: HashMap<u64, u64>,
+    /// The recordings that other streams stand behind, by context and stream.
+    waited: HashMap<(u64, u64), u64>,
+}
+
+/// Whose stream is to stand behind copies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Application,
+    /// One of ours, which keeps order with none and is used once.
+    Ours,
 }
 
 impl Written {
@@ -45,7 +56,7 @@ impl Written {
     pub(crate) fn forget(&self, stream: u64) -> Option<u64> {
         let mut all = lock(&self.on);
         for last in all.values_mut() {
-            last.waited.remove(&stream);
+            last.waited.retain(|(_, waiting), _| *waiting != stream);
         }
         let event = all.remove(&stream)?.event;
         (event != 0).then_some(event)
@@ -78,6 +89,18 @@ impl Acting<'_> {
         last.recorded = true;
         last.count += 1;
         Ok(())
+    }
+
+    /// Waits for a stream that ends and has nothing left but such copies: no stream could stand behind them any more.
+    pub(crate) fn finish_written(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
+        let last = lock(&self.context.written.on)
+            .get(&stream.0)
+            .map(|last| last.posted);
+        let is_last = |last: &u64| self.posted(stream) == *last;
+        match last.filter(is_last) {
+            Some(_) => self.synchronise(stream),
+            None => Ok(()),
+        }
     }
 }
 
@@ -123,22 +146,61 @@ impl Driver {
         stream: wire::StreamHandle,
     ) -> Result<(), CUresult> {
         let written = &acting.context.written;
-        if !written.any.load(Ordering::Acquire) || !written.apart.load(Ordering::Acquire) {
+        if !written.apart.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.stand_behind_written(acting, stream)
+        if self.several_live.load(Ordering::Acquire) {
+            return self.behind_all_written(acting, stream, Whose::Application);
+        }
+        match written.any.load(Ordering::Acquire) {
+            true => self.behind_written_in(acting, stream, &acting.context, Whose::Application),
+            false => Ok(()),
+        }
     }
 
-    fn stand_behind_written(
+    /// As [`Self::behind_written`], for a stream of ours that keeps order with none.
+    pub(crate) fn behind_written_once(
         &self,
         acting: &Acting<'_>,
         stream: wire::StreamHandle,
     ) -> Result<(), CUresult> {
-        let (context, own) = (&acting.context, stream.0);
+        self.behind_all_written(acting, stream, Whose::Ours)
+    }
+
+    /// The contexts of a server that copies may be under way in.
+    fn written_contexts(&self, session: u8) -> SmallVec<[Arc<Context>; 8]> {
+        let contexts = read(&self.contexts);
+        let of_server = contexts.values().filter(|one| one.session == session);
+        let written = of_server.filter(|one| one.written.any.load(Ordering::Acquire));
+        written.cloned().collect()
+    }
+
+    fn behind_all_written(
+        &self,
+        acting: &Acting<'_>,
+        stream: wire::StreamHandle,
+        whose: Whose,
+    ) -> Result<(), CUresult> {
+        self.written_contexts(acting.context.session)
+            .iter()
+            .try_for_each(|context| self.behind_written_in(acting, stream, context, whose))
+    }
+
+    fn behind_written_in(
+        &self,
+        acting: &Acting<'_>,
+        stream: wire::StreamHandle,
+        context: &Arc<Context>,
+        whose: Whose,
+    ) -> Result<(), CUresult> {
+        let own = stream.0;
+        // A default stream keeps order with others of its context.
+        let may_keep_order = whose == Whose::Application && context.number == acting.context.number;
         let keeps_order = |stream: u64| {
             let streams = read(&self.streams);
             streams.get(&stream).is_none_or(|known| known.is_blocking())
         };
+        let there = self.acting_in(Arc::clone(context))?;
         let all = &mut *lock(&context.written.on);
         let mut pending = false;
         for (&on, last) in all.iter_mut() {
@@ -147,18 +209,23 @@ impl Driver {
             }
             pending = true;
             let through_default = is_default(on) || is_default(own);
-            if on == own || through_default && keeps_order(on) && keeps_order(own) {
+            if may_keep_order
+                && (on == own || through_default && keeps_order(on) && keeps_order(own))
+            {
                 continue;
             }
             if !last.recorded {
                 // What came behind it since might be waiting for what this stream is about to do.
-                if acting.posted(wire::StreamHandle(on)) != last.posted {
+                if there.posted(wire::StreamHandle(on)) != last.posted {
                     continue;
                 }
-                acting.record_behind(on, last)?;
+                there.record_behind(on, last)?;
             }
-            if last.waited.insert(own, last.count) == Some(last.count) {
-                continue;
+            if whose == Whose::Application {
+                let waiting = (acting.context.number, own);
+                if last.waited.insert(waiting, last.count) == Some(last.count) {
+                    continue;
+                }
             }
             acting.post(&wire::StreamWaitEvent {
                 hStream: stream,
@@ -172,12 +239,40 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits for such copies in a context whose memory other programs are about to be told of.
-    pub(crate) fn settle_written(&self, acting: &Acting<'_>) -> Result<(), CUresult> {
-        let context = &acting.context;
-        if !context.written.any.load(Ordering::Acquire) {
-            return Ok(());
+    /// A context begins to live. Its streams keep no order with those of others: from the second on, copies are recorded in all of them.
+    pub(crate) fn note_live(&self) {
+        let live: SmallVec<[Arc<Context>; 8]> = {
+            let contexts = read(&self.contexts);
+            let live = contexts.values().filter(|context| context.is_live());
+            live.cloned().collect()
+        };
+        if live.len() < 2 {
+            return;
         }
+        self.several_live.store(true, Ordering::Release);
+        for context in live {
+            context.written.note_apart();
+            let Ok(acting) = self.acting_in(Arc::clone(&context)) else {
+                continue;
+            };
+            for (on, last) in &mut *lock(&context.written.on) {
+                if !last.recorded && !context.has_done(*on, last.posted) {
+                    // A session that is lost has no memory that could be used.
+                    let _ = acting.record_behind(*on, last);
+                }
+            }
+        }
+    }
+
+    /// Waits for such copies in the contexts of a server of whose memory other programs are about to be told.
+    pub(crate) fn settle_all_written(&self, session: u8) -> Result<(), CUresult> {
+        self.written_contexts(session)
+            .into_iter()
+            .try_for_each(|context| self.settle_written(&self.acting_in(context)?))
+    }
+
+    fn settle_written(&self, acting: &Acting<'_>) -> Result<(), CUresult> {
+        let context = &acting.context;
         let under_way: Vec<u64> = {
             let all = lock(&context.written.on);
             let pending = all.iter().filter(|(on, last)| {

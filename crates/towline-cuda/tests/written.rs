@@ -104,6 +104,89 @@ fn a_rectangle_that_has_returned_is_there_for_streams_that_keep_no_order(machine
     machine.end();
 }
 
+/// Copies to a device whose calls have returned are there for another device's context.
+fn copies_are_there_for_another_context(machine: &Machine) {
+    for size in SIZES {
+        machine.enter(0);
+        let memory = machine.filled(&pattern(size, 0));
+        machine.enter(1);
+        let streams = [null_mut(), machine.stream()];
+        for round in 1..ROUNDS {
+            let bytes = pattern(size, round);
+            machine.enter(0);
+            let (_, waits) = machine.costs(|_| write(machine, memory, &bytes));
+            assert_eq!(waits, u64::from(size > SIZES[0]), "for its own bytes");
+            machine.enter(1);
+            let stream = streams[(round % 2) as usize];
+            let there = found(machine, memory, size, stream);
+            assert!(there == bytes, "{size} bytes, round {round}");
+        }
+    }
+}
+
+#[test]
+fn returned_copy_is_there_for_another_device() {
+    let machine = Machine::with(&[2]);
+    copies_are_there_for_another_context(&machine);
+    machine.end();
+}
+
+#[test]
+fn returned_copy_is_there_for_another_server() {
+    let machine = Machine::with(&[1, 1]);
+    copies_are_there_for_another_context(&machine);
+    machine.end();
+}
+
+#[test]
+fn returned_copy_is_there_for_later_contexts() {
+    let machine = Machine::with(&[2]);
+    let (size, device) = (300_000, 1);
+    // SAFETY: no pointers.
+    let released = unsafe { machine.driver.cuDevicePrimaryCtxRelease_v2(device) };
+    assert_eq!(released, CUDA_SUCCESS);
+    for round in 1..ROUNDS {
+        let memory = machine.filled(&pattern(size, 0));
+        let bytes = pattern(size, round);
+        write(&machine, memory, &bytes);
+        let mut context = null_mut();
+        // SAFETY: the context is a local.
+        let there = unsafe {
+            let made = machine.driver.cuCtxCreate_v2(&raw mut context, 0, device);
+            assert_eq!(made, CUDA_SUCCESS);
+            let there = found(&machine, memory, size, null_mut());
+            assert_eq!(machine.driver.cuCtxDestroy_v2(context), CUDA_SUCCESS);
+            there
+        };
+        assert!(there == bytes, "round {round}");
+        machine.enter(0);
+    }
+    machine.end();
+}
+
+#[test]
+fn stream_ends_behind_its_returned_copies() {
+    let machine = Machine::new();
+    let size = 300_000;
+    let memory = machine.filled(&pattern(size, 0));
+    let other = machine.stream();
+    for round in 1..ROUNDS {
+        let (bytes, stream) = (pattern(size, round), machine.stream());
+        let from = bytes.as_ptr().cast();
+        // SAFETY: the bytes are readable, and the stream is live.
+        let ended = unsafe {
+            let driver = &machine.driver;
+            driver.cuMemcpyHtoDAsync_v2(memory, from, size, stream)
+                | driver.cuStreamSynchronize(stream)
+                | driver.cuStreamDestroy_v2(stream)
+        };
+        assert_eq!(ended, CUDA_SUCCESS);
+        let there = found(&machine, memory, size, other);
+        assert!(there == bytes, "round {round}");
+    }
+    machine.end();
+}
+
 fn wait_behind_copies_of_taken_bytes_is_free(machine: Machine) {
     let (driver, memory) = (&machine.driver, machine.filled(&[0; 64]));
     let (stream, other) = (machine.stream(), machine.stream());

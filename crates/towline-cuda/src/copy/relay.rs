@@ -1,5 +1,5 @@
 //! Copies that the server of the stream cannot make alone: one side lies on another server. The data goes through this process, in pieces,
-//! over streams of our own, which stand behind nothing of the application's.
+//! over streams of our own, which stand behind nothing of the application's but copies to the device that have returned.
 
 use std::sync::{Arc, Weak};
 
@@ -24,25 +24,25 @@ pub(super) struct End {
 
 /// A stream of our own in a context.
 pub(super) struct Port {
-    session: Arc<Session>,
-    actor: Actor,
+    /// A copy that waits for its stream keeps no session.
+    session: Weak<Session>,
+    context: u64,
     stream: wire::StreamHandle,
 }
 
 impl Port {
-    fn open(session: Arc<Session>, context: u64) -> Result<Self, CUresult> {
-        let stream = wire::StreamHandle(session.mint(wire::StreamHandle::TAG));
+    fn open(there: &Acting<'_>) -> Result<Self, CUresult> {
+        let stream = wire::StreamHandle(there.mint(wire::StreamHandle::TAG));
         let port = Self {
-            session,
-            actor: actor(context),
+            session: Arc::downgrade(there.session),
+            context: there.context.number,
             stream,
         };
-        let request = wire::StreamCreate {
+        there.post(&wire::StreamCreate {
             phStream: stream,
             Flags: CU_STREAM_NON_BLOCKING,
-        };
-        port.session.post(port.actor, &request)?;
-        port.session.note_apart(stream.0);
+        })?;
+        there.session.note_apart(stream.0);
         Ok(port)
     }
 
@@ -50,20 +50,28 @@ impl Port {
         self.stream
     }
 
+    /// The session, and the calling thread in the port's context.
+    fn there(&self) -> Result<(Arc<Session>, Actor), CUresult> {
+        let session = self.session.upgrade();
+        let session = session.ok_or(CUDA_ERROR_DEVICE_UNAVAILABLE)?;
+        Ok((session, actor(self.context)))
+    }
+
     fn synchronise(&self) -> Result<(), CUresult> {
+        let (session, actor) = self.there()?;
         let request = wire::SynchronizeStream {
             stream: self.stream,
         };
         let stream = Some(self.stream.0);
-        self.session
-            .synchronise(self.actor, "cuStreamSynchronize", &request, stream)?;
-        let failure = self.session.take_failure(Some(self.stream.0));
+        session.synchronise(actor, "cuStreamSynchronize", &request, stream)?;
+        let failure = session.take_failure(Some(self.stream.0));
         failure.map_or(Ok(()), Err)
     }
 
     /// Posts a request on the port's stream, and waits for it.
     pub(super) fn run<'a, R: Request<'a>>(&self, request: &R) -> Result<(), CUresult> {
-        self.session.post(self.actor, request)?;
+        let (session, actor) = self.there()?;
+        session.post(actor, request)?;
         self.synchronise()
     }
 
@@ -74,9 +82,8 @@ impl Port {
         source: HostPtr,
         size: usize,
     ) -> Result<(), CUresult> {
-        let (actor, stream) = (self.actor, self.stream.0);
-        self.session
-            .write(actor, call, stream, address, source, size, true)?;
+        let ((session, actor), stream) = (self.there()?, self.stream.0);
+        session.write(actor, call, stream, address, source, size, true)?;
         self.synchronise()
     }
 
@@ -87,9 +94,8 @@ impl Port {
         address: u64,
         size: usize,
     ) -> Result<(), CUresult> {
-        let (actor, stream) = (self.actor, self.stream.0);
-        self.session
-            .read(actor, call, stream, address, target, size, true)
+        let ((session, actor), stream) = (self.there()?, self.stream.0);
+        session.read(actor, call, stream, address, target, size, true)
     }
 
     pub(super) fn write_box(
@@ -99,9 +105,8 @@ impl Port {
         from: HostRows,
         size: [usize; 3],
     ) -> Result<(), CUresult> {
-        let (actor, stream) = (self.actor, self.stream.0);
-        self.session
-            .write_box(actor, call, stream, to, from, size, true)
+        let ((session, actor), stream) = (self.there()?, self.stream.0);
+        session.write_box(actor, call, stream, to, from, size, true)
     }
 
     pub(super) fn read_box(
@@ -111,9 +116,8 @@ impl Port {
         to: HostRows,
         size: [usize; 3],
     ) -> Result<(), CUresult> {
-        let (actor, stream) = (self.actor, self.stream.0);
-        self.session
-            .read_box(actor, call, stream, from, to, size, true)
+        let ((session, actor), stream) = (self.there()?, self.stream.0);
+        session.read_box(actor, call, stream, from, to, size, true)
     }
 
     /// Waits for all that was written.
@@ -128,7 +132,10 @@ impl Drop for Port {
             hStream: self.stream,
         };
         // A session that is over has no streams.
-        let _ = self.session.post(self.actor, &request);
+        let _ = self.there().and_then(|(session, actor)| {
+            session.forget_stream(self.stream.0);
+            session.post(actor, &request)
+        });
     }
 }
 
@@ -215,9 +222,11 @@ impl Driver {
     }
 
     /// A stream of our own in a context.
-    pub(super) fn port(&self, context: &Arc<Context>) -> Result<Port, CUresult> {
-        let there = self.acting_in(Arc::clone(context))?;
-        Port::open(Arc::clone(there.session), context.number)
+    pub(super) fn port(&self, context: u64) -> Result<Port, CUresult> {
+        let there = self.acting_in(self.context(context)?)?;
+        let port = Port::open(&there)?;
+        self.behind_written_once(&there, port.stream)?;
+        Ok(port)
     }
 
     /// Where to go with memory that is another server's: a stream there, once all that stands before on the stream here is done.
@@ -242,7 +251,7 @@ impl Driver {
             return Ok(None);
         }
         acting.synchronise(stream)?;
-        self.port(&self.context(context)?).map(Some)
+        self.port(context).map(Some)
     }
 
     /// Copies between servers when the stream comes to it; the stream stands still meanwhile.
@@ -254,24 +263,14 @@ impl Driver {
         from: End,
         size: [usize; 3],
     ) -> Result<(), CUresult> {
-        let weak = |context: u64| {
-            let there = self.acting_in(self.context(context)?)?;
-            Ok::<Weak<Session>, CUresult>(Arc::downgrade(there.session))
-        };
-        let (target, source) = (weak(to.context)?, weak(from.context)?);
+        // Opened now: of later copies the application may know that they come behind this one.
+        let (target, source) = (self.port(to.context)?, self.port(from.context)?);
         let here = Arc::downgrade(acting.session);
         self.host_function_on(acting, stream, 0, move |ended| {
             if ended != CUDA_SUCCESS {
                 return;
             }
-            let open = |session: &Weak<Session>, context| {
-                let session = session.upgrade().ok_or(CUDA_ERROR_DEVICE_UNAVAILABLE)?;
-                Port::open(session, context)
-            };
-            let carried = open(&target, to.context).and_then(|target| {
-                let source = open(&source, from.context)?;
-                carry((&target, to.place), (&source, from.place), size)
-            });
+            let carried = carry((&target, to.place), (&source, from.place), size);
             if let (Err(status), Some(here)) = (carried, here.upgrade()) {
                 here.note_failure(stream.0, status);
             }
@@ -294,6 +293,10 @@ impl Driver {
         }
         if target == 0 || source == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        for address in [target, source] {
+            self.expect_within(address, size)?;
+            self.before_use(&acting, stream, address, size)?;
         }
         let ends = [(&to, target), (&from, source)].map(|(context, address)| End {
             context: context.number,

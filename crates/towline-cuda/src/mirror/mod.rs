@@ -592,6 +592,17 @@ impl Mirror {
         }
         Ok(sent)
     }
+
+    /// Waits for what was sent.
+    fn await_pushed(&self) -> Result<(), CUresult> {
+        let stream = self.lane.stream;
+        let request = wire::SynchronizeStream {
+            stream: wire::StreamHandle(stream),
+        };
+        let call = "managed memory";
+        self.session
+            .synchronise(actor(self.context), call, &request, Some(stream))
+    }
 }
 
 /// Notes that something was sent on a lane.
@@ -747,7 +758,11 @@ impl Driver {
             let last = (last as usize).min(mirror.region.size());
             let blocks = first as usize / BLOCK..last.div_ceil(BLOCK);
             mirror.push(&mut lock(&mirror.blocks), blocks)?;
-            self.stand_behind(acting, stream, &mirror.lane)?;
+            match Arc::ptr_eq(&mirror.session, acting.session) {
+                true => self.stand_behind(acting, stream, &mirror.lane)?,
+                // Another server's streams cannot wait for it.
+                false => mirror.await_pushed()?,
+            }
         }
         Ok(())
     }
