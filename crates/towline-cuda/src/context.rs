@@ -142,7 +142,10 @@ impl Driver {
         write(&self.textures).drop_context(number);
         self.peers.drop_context(number);
         self.end_kept(number);
-        thread::with(|thread| thread.own_streams.borrow_mut().remove(&number));
+        thread::with(|thread| {
+            let mut own = thread.own_streams.borrow_mut();
+            own.retain(|_, own| own.context != number);
+        });
     }
 
     fn release_primary(&self, device: CUdevice) -> Result<(), CUresult> {

@@ -37,6 +37,7 @@ use crate::stream::{HostCalls, Stream};
 use crate::stream_attributes::StreamAttributes;
 use crate::tensor::Tensors;
 use crate::texture::Textures;
+use crate::thread::OwnStream;
 use crate::virtual_memory::VirtualMemory;
 
 include!(concat!(env!("OUT_DIR"), "/cuda_driver.rs"));
@@ -350,11 +351,10 @@ impl Acting<'_> {
     }
 
     fn own_stream(&self) -> u64 {
-        let context = self.context.number;
-        let known =
-            crate::thread::with(|thread| thread.own_streams.borrow().get(&context).copied());
-        if let Some(number) = known {
-            return number;
+        let (context, id) = (self.context.number, self.context.id);
+        let known = crate::thread::with(|thread| thread.own_streams.borrow().get(&id).copied());
+        if let Some(own) = known {
+            return own.stream;
         }
         let number = self.mint(wire::StreamHandle::TAG);
         let request = wire::StreamCreate {
@@ -363,7 +363,11 @@ impl Acting<'_> {
         };
         // What stands in the way of posting it stands in the way of what is posted to it too.
         let _ = self.post(&request);
-        crate::thread::with(|thread| thread.own_streams.borrow_mut().insert(context, number));
+        let own = OwnStream {
+            context,
+            stream: number,
+        };
+        crate::thread::with(|thread| thread.own_streams.borrow_mut().insert(id, own));
         number
     }
 }

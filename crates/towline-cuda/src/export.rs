@@ -29,6 +29,9 @@ pub(crate) fn guard(
 /// As [`guard`]: one function for all symbols, since a copy for each is a third of a megabyte.
 #[inline(never)]
 fn run(name: &'static str, call: &mut dyn FnMut(&'static Driver) -> CUresult) -> CUresult {
+    if crate::thread::with(|thread| thread.calls_host_function.get()) && !may_be_called(name) {
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
     match guarded(name, || call(driver::process())) {
         Ok(status) => {
             if status != CUDA_SUCCESS && status != CUDA_ERROR_NOT_READY {
@@ -41,6 +44,23 @@ fn run(name: &'static str, call: &mut dyn FnMut(&'static Driver) -> CUresult) ->
         Err(Failure::Forked) => CUDA_ERROR_NOT_INITIALIZED,
         Err(Failure::Panicked) => FAILED,
     }
+}
+
+/// Whether a function that stands in a stream may call this, as CUDA has it: what neither waits for a device nor gives it work.
+fn may_be_called(name: &str) -> bool {
+    const GROUPS: [&str; 9] = [
+        "cuCtxGet",
+        "cuCtxPop",
+        "cuCtxPush",
+        "cuCtxSetCurrent",
+        "cuDeviceGet",
+        "cuDriverGet",
+        "cuGet",
+        "cuInit",
+        "cuPointerGet",
+    ];
+    // Tables of functions are the runtime library's own, under names that no call has.
+    !name.starts_with("cu") || GROUPS.iter().any(|group| name.starts_with(group))
 }
 
 /// A reason why a call could not run, or not to its end. The user has been told.

@@ -13,7 +13,7 @@ use towline_client::raw::{Out, Vouched};
 use crate::context::Context;
 use crate::driver::{Acting, Driver, StreamCalls, actor, lock, read, room_beside, status, write};
 use crate::graph::{Captured, Content, Meeting};
-use crate::thread;
+use crate::thread::{self, OwnStream};
 
 /// A stream of the application.
 pub(crate) struct Stream {
@@ -389,12 +389,16 @@ impl Driver {
     }
 
     /// Ends the default streams of a thread that ends, by context.
-    pub(crate) fn end_own_streams(&self, streams: &HashMap<u64, u64>) {
-        for (context, stream) in streams {
-            let context = self.ready().and_then(|_| self.context(*context));
-            let acting = context.and_then(|context| self.acting_in(context));
+    pub(crate) fn end_own_streams(&self, streams: HashMap<u64, OwnStream>) {
+        for (id, own) in streams {
+            let context = self.ready().and_then(|_| self.context(own.context));
             // A context or session that has ended has taken its streams along.
-            let _ = acting.and_then(|acting| self.end_stream(&acting, wire::StreamHandle(*stream)));
+            let Ok(context) = context else { continue };
+            if context.id == id {
+                let acting = self.acting_in(context);
+                let _ = acting
+                    .and_then(|acting| self.end_stream(&acting, wire::StreamHandle(own.stream)));
+            }
         }
     }
 
@@ -479,7 +483,7 @@ impl Driver {
                         // The function may look at what work before it has changed.
                         ended = status(acting.show_twins());
                     }
-                    run(ended);
+                    thread::in_host_function(|| run(ended));
                     if let (Some(acting), CUDA_SUCCESS) = (acting, ended) {
                         // Work behind it may look at what it has changed.
                         let given = acting.give_mirrors();

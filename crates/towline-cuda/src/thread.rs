@@ -15,8 +15,17 @@ pub(crate) struct Thread {
     pub(crate) capture_mode: Cell<u32>,
     /// The call that runs was made by a name under which NULL is the thread's own stream.
     own_default: Cell<bool>,
-    /// Its own default stream, by context.
-    pub(crate) own_streams: RefCell<HashMap<u64, u64>>,
+    /// Its own default stream and the context's number, by the context's id: numbers are used again.
+    pub(crate) own_streams: RefCell<HashMap<u64, OwnStream>>,
+    /// It calls a function of the application that stands in a stream, which therefore must not wait for any.
+    pub(crate) calls_host_function: Cell<bool>,
+}
+
+/// A thread's own default stream in a context.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnStream {
+    pub(crate) context: u64,
+    pub(crate) stream: u64,
 }
 
 static THREADS: AtomicU64 = AtomicU64::new(1);
@@ -46,7 +55,7 @@ impl Drop for End {
             let streams = thread.own_streams.into_inner();
             if !streams.is_empty() {
                 let _under_way = crate::moving::CALLS.enter();
-                crate::driver::process().end_own_streams(&streams);
+                crate::driver::process().end_own_streams(streams);
             }
         }
     }
@@ -59,6 +68,7 @@ fn make() -> *const Thread {
         capture_mode: Cell::new(0),
         own_default: Cell::new(false),
         own_streams: RefCell::default(),
+        calls_host_function: Cell::new(false),
     }));
     THREAD.set(thread);
     // Where the thread's locals have ended already, what is made now lives as long as the process.
@@ -91,6 +101,13 @@ pub(crate) fn with_own_default<R>(call: impl FnOnce() -> R) -> R {
     }
     let _restore = Restore(with(|thread| thread.own_default.replace(true)));
     call()
+}
+
+/// Calls a function of the application that stands in a stream.
+pub(crate) fn in_host_function(function: impl FnOnce()) {
+    with(|thread| thread.calls_host_function.set(true));
+    function();
+    with(|thread| thread.calls_host_function.set(false));
 }
 
 /// The stream of a call without one.

@@ -387,10 +387,11 @@ impl Session {
         let (charged, events) = self.forget_residents(context.id);
         self.end_links(Some(context.id));
         let mut streams = Vec::new();
-        self.streams.retain(|_, target| {
+        self.streams.retain(|id, target| {
             let stays = target.context.id != context.id;
             if !stays {
                 streams.push(target.native);
+                let _ = self.table.remove(*id, wire::StreamHandle::TAG);
             }
             stays
         });
