@@ -294,6 +294,7 @@ mod tests {
             kind: Kind::Device,
             alone: true,
             of_pool: false,
+            pool: 0,
             of_graph: false,
             synchronous: false,
         };

@@ -136,6 +136,11 @@ impl Driver {
         self.drop_mirrors(number);
         write(&self.events).retain(|_, event| event.context != number);
         write(&self.functions).drop_context(number);
+        let registered = read(&self.memory).registered_in(number);
+        for (start, size) in registered {
+            // What is on its way ends with the context, or with its session.
+            let _ = self.settle_host(start, size);
+        }
         write(&self.memory).drop_context(number);
         lock(&self.kept_memory).drop_context(number);
         write(&self.arrays).drop_context(number);
@@ -254,6 +259,10 @@ impl ContextCalls for Driver {
     }
 
     fn cuDevicePrimaryCtxSetFlags_v2(&self, dev: CUdevice, flags: u32) -> Result<(), CUresult> {
+        let schedules = (flags & CU_CTX_SCHED_MASK).count_ones();
+        if flags & !CU_CTX_FLAGS_MASK != 0 || schedules > 1 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         self.primary(dev).and_then(|context| {
             // Scheduling flags say how this process waits; the server's driver keeps its own.
             lock(&self.device(dev)?.references).flags = flags;

@@ -13,7 +13,7 @@ use towline_backend::cuda::*;
 use towline_client::cuda::DeviceBox;
 use towline_client::raw::HostPtr;
 
-use crate::driver::{Driver, read};
+use crate::driver::{Driver, lock, read};
 use crate::memory::Kind;
 use crate::thread::default_stream;
 pub(crate) use batch::cover;
@@ -84,6 +84,11 @@ impl Driver {
         let (session, actor) = (acting.session, acting.actor);
         session.write(actor, call, stream.0, address, source, size, captured)?;
         match mode {
+            // The driver tells at once of memory that there is not.
+            Mode::Sync if read(&self.memory).find(address).is_none() => {
+                acting.touch(stream);
+                return acting.synchronise(stream);
+            }
             Mode::Sync => return self.note_written(&acting, stream),
             _ if captured => acting.touch_written(stream),
             _ => acting.touch(stream),
@@ -167,9 +172,16 @@ impl Driver {
         read(&self.memory).is_pinned(address, 1) && !self.is_both(address)
     }
 
-    /// Refuses a copy that leaves its memory, which would have as much of the host's side be read or written.
+    /// Refuses a copy that leaves its memory, which would have as much of the host's side be read or written, and one of memory that has been
+    /// freed, which the server may still have.
     fn expect_within(&self, address: u64, size: usize) -> Result<(), CUresult> {
-        match read(&self.memory).may_hold(address, size as u64) {
+        let ranges = read(&self.memory);
+        let is_known = ranges.find(address).is_some();
+        let may_be = match is_known {
+            true => ranges.may_hold(address, size as u64),
+            false => !lock(&self.kept_memory).has(address),
+        };
+        match may_be && address.checked_add(size as u64).is_some() {
             true => Ok(()),
             false => Err(CUDA_ERROR_INVALID_VALUE),
         }
@@ -270,9 +282,14 @@ impl Driver {
         match (to_device, from_device) {
             (true, true) => {
                 self.on_device(target, source, size, stream)?;
-                match mode {
-                    Mode::Sync => self.settle_both(target),
-                    _ => Ok(()),
+                let is_noticed = match mode {
+                    Mode::Sync => self.is_noticed(Some(target), Some(source)),
+                    Mode::Captured => self.is_noticed(None, Some(source)),
+                    Mode::Async => false,
+                };
+                match is_noticed {
+                    true => acting.synchronise(handle),
+                    false => Ok(()),
                 }
             }
             (true, false) => self.to_device(call, target, from, size, stream, mode),
@@ -310,9 +327,23 @@ impl Driver {
         }
     }
 
-    /// Behind a call that the host need not wait after: it may look at what was written, where it has that memory too.
-    fn settle_both(&self, address: u64) -> Result<(), CUresult> {
-        if !self.is_both(address) && !self.are_hosts(&[address]) {
+    /// Whether the host notices, behind a copy on the device, that it is still to be done: it may look at what is written, and change what is
+    /// read where it is.
+    fn is_noticed(&self, target: Option<u64>, source: Option<u64>) -> bool {
+        let is_twin = |address| {
+            let ranges = read(&self.memory);
+            ranges
+                .find(address)
+                .is_some_and(|(_, range)| range.kind == Kind::Twin)
+        };
+        let is_written =
+            |address| self.is_both(address) || is_twin(address) || self.are_hosts(&[address]);
+        target.is_some_and(is_written) || source.is_some_and(|address| self.is_reached(address))
+    }
+
+    /// Behind a call that the host need not wait after otherwise.
+    fn settle_both(&self, target: u64, source: Option<u64>) -> Result<(), CUresult> {
+        if !self.is_noticed(Some(target), source) {
             return Ok(());
         }
         let (acting, stream) = self.on(default_stream())?;
@@ -331,7 +362,7 @@ impl Driver {
     ) -> Result<(), CUresult> {
         let stream = default_stream();
         self.fill(address, pitch, value, element_size, width, height, stream)?;
-        self.settle_both(address)
+        self.settle_both(address, None)
     }
 
     fn fill(
@@ -372,6 +403,7 @@ impl Driver {
             true => self.device_pointer(address)?,
             false => address,
         };
+        self.expect_within(address, bytes)?;
         self.before_use(&acting, stream, address, bytes)?;
         let mut request = wire::Memset {
             stream,

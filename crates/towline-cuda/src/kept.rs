@@ -27,6 +27,8 @@ const GRAIN: usize = 512;
 pub(crate) struct Kept {
     /// By context, capacity and address; with the device.
     free: BTreeMap<(u64, usize, u64), CUdevice>,
+    /// The capacities of these blocks, by address.
+    places: BTreeMap<u64, usize>,
     bytes: usize,
     /// What live allocations could hold, by address. Others' memory, as of pools, is not in here and never kept.
     capacities: HashMap<u64, usize>,
@@ -60,6 +62,7 @@ impl Kept {
             .range((context, size, 0)..=(context, most, u64::MAX));
         let (_, capacity, address) = *fitting.map(|(key, _)| key).next()?;
         self.free.remove(&(context, capacity, address));
+        self.places.remove(&address);
         self.bytes -= capacity;
         self.capacities.insert(address, capacity);
         Some(address)
@@ -85,8 +88,15 @@ impl Kept {
             return false;
         };
         self.free.insert((context, capacity, address), device);
+        self.places.insert(address, capacity);
         self.bytes += capacity;
         true
+    }
+
+    /// Whether an address is in a block that is kept: to the application it is no memory.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        let before = self.places.range(..=address).next_back();
+        before.is_some_and(|(start, capacity)| address - start < *capacity as u64)
     }
 
     /// A block has been freed on the server, or is not to be kept.
@@ -108,6 +118,7 @@ impl Kept {
                 return true;
             }
             self.bytes -= capacity;
+            self.places.remove(&address);
             taken.push(Block { context, address });
             false
         });
@@ -116,10 +127,11 @@ impl Kept {
 
     /// Forgets the blocks of a context, which have ended with it.
     pub(crate) fn drop_context(&mut self, context: u64) {
-        let bytes = &mut self.bytes;
-        self.free.retain(|&(of, capacity, _), _| {
+        let Self { bytes, places, .. } = self;
+        self.free.retain(|&(of, capacity, address), _| {
             if of == context {
                 *bytes -= capacity;
+                places.remove(&address);
             }
             of != context
         });
@@ -198,8 +210,10 @@ mod tests {
             (1, 4 << 20, 0x200),
             (2, 2 << 20, 0x300),
         ]);
+        assert!(kept.has(0x200) && kept.has(0x1ff + (8 << 20)) && !kept.has(0xff));
         assert_eq!(kept.take(1, 2 << 20), Some(0x200));
         assert_eq!(kept.take(1, 3 << 20), Some(0x100));
+        assert!(!kept.has(0x100) && kept.has(0x300));
         assert_eq!(kept.take(1, 1), None);
         assert_eq!(kept.of_device(0), 2 << 20);
     }

@@ -1,6 +1,6 @@
 //! Device memory and host memory: where ranges lie and whose they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
@@ -31,6 +31,8 @@ pub(crate) struct Range {
     pub(crate) alone: bool,
     /// It is of a pool.
     pub(crate) of_pool: bool,
+    /// The pool's number; 0 for the default one of its device.
+    pub(crate) pool: u64,
     /// A node of a graph allocates it.
     pub(crate) of_graph: bool,
     /// The application wants its copies to be done when they return, as ours of this kind are anyway.
@@ -74,6 +76,7 @@ impl Range {
             kind: Kind::Device,
             alone: false,
             of_pool: false,
+            pool: 0,
             of_graph: false,
             synchronous: false,
         }
@@ -81,8 +84,10 @@ impl Range {
 }
 
 /// The ranges of the process, by where they begin. Device addresses and host addresses are told apart by what begins there.
+///
+/// Beside them: where memory begins that was registered in a context that has ended, which the application may still unregister.
 #[derive(Debug, Default)]
-pub(crate) struct Ranges(BTreeMap<u64, Range>);
+pub(crate) struct Ranges(BTreeMap<u64, Range>, BTreeSet<u64>);
 
 impl Ranges {
     /// Adds a range. Device memory that was known here has ended: that of graphs and pools may end unnoticed.
@@ -121,15 +126,22 @@ impl Ranges {
         }
     }
 
-    /// Forgets the device memory of a context; host memory stays, since the application may still look at it.
+    /// Forgets the memory of a context, and what was registered in it; host memory of ours stays, since the application may still look at it.
     pub(crate) fn drop_context(&mut self, context: u64) {
-        self.0.retain(|_, range| {
-            range.context != context
-                || !matches!(
-                    range.kind,
-                    Kind::Device | Kind::Opened | Kind::Managed | Kind::Twin
-                )
+        let registered = self.registered_in(context);
+        self.1
+            .extend(registered.into_iter().map(|(start, _)| start));
+        let stays = |kind| matches!(kind, Kind::Allocated(_) | Kind::Mapped(_));
+        self.0
+            .retain(|_, range| range.context != context || stays(range.kind));
+    }
+
+    /// What was registered in a context: where it begins, and its size.
+    pub(crate) fn registered_in(&self, context: u64) -> Vec<(u64, usize)> {
+        let own = self.0.iter().filter(|(_, range)| {
+            range.context == context && matches!(range.kind, Kind::Registered(_))
         });
+        own.map(|(start, range)| (*start, range.size)).collect()
     }
 
     pub(crate) fn is_device(&self, address: u64) -> bool {
@@ -554,10 +566,35 @@ impl Driver {
             }
             CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE
             | CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE => known(&|_, _| Ok(Told::Flag(false))),
-            CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => known(&|_, _| Ok(Told::Word(0))),
+            CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => known(&|_, range| {
+                Ok(Told::Word(match (range.of_pool, range.pool) {
+                    (false, _) => 0,
+                    (true, 0) => self.default_pool(range.device)?,
+                    (true, pool) => pool,
+                }))
+            }),
             _ => return None,
         })
     }
+}
+
+/// Whether this process has memory at all of these addresses.
+fn is_mapped(start: usize, size: usize) -> bool {
+    const PAGE: usize = 4096;
+    let first = start - start % PAGE;
+    let Some(end) = start.checked_add(size) else {
+        return false;
+    };
+    // Of pages that are mapped, the call does nothing.
+    // SAFETY: it changes no memory, and fails where there is none.
+    let told = unsafe {
+        libc::msync(
+            std::ptr::without_provenance_mut(first),
+            end - first,
+            libc::MS_ASYNC,
+        )
+    };
+    told == 0
 }
 
 /// Why an attribute of a pointer cannot be had.
@@ -923,20 +960,25 @@ impl MemoryCalls for Driver {
         self.current().and_then(|context| {
             self.safe_in_captures()?;
             // Registers of other devices are none that a server reaches.
-            let is_apart = Flags & CU_MEMHOSTREGISTER_IOMEMORY != 0;
-            if p.is_null() || bytesize == 0 || is_apart {
+            let known = CU_MEMHOSTREGISTER_PORTABLE
+                | CU_MEMHOSTREGISTER_DEVICEMAP
+                | CU_MEMHOSTREGISTER_READ_ONLY;
+            if p.is_null() || bytesize == 0 || Flags & !known != 0 {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
             let start = p.addr() as u64;
             let mut ranges = write(&self.memory);
-            let last = start.saturating_add(bytesize as u64 - 1);
-            if ranges.find(start).is_some() || ranges.find(last).is_some() {
+            if ranges.overlaps(start, bytesize as u64) {
                 return Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+            }
+            if !is_mapped(p.addr(), bytesize) {
+                return Err(CUDA_ERROR_INVALID_VALUE);
             }
             let range = Range {
                 kind: Kind::Registered(Flags),
                 ..Range::device(&context, bytesize, self.new_id())
             };
+            ranges.1.remove(&start);
             ranges.insert(start, range);
             Ok(())
         })
@@ -949,10 +991,12 @@ impl MemoryCalls for Driver {
             if start == 0 {
                 return Err(CUDA_ERROR_INVALID_VALUE);
             }
-            let (size, context) = match read(&self.memory).0.get(&start) {
+            let known = read(&self.memory).0.get(&start).cloned();
+            let (size, context) = match known {
                 Some(range) if matches!(range.kind, Kind::Registered(_)) => {
                     (range.size, range.context)
                 }
+                _ if write(&self.memory).1.remove(&start) => return Ok(()),
                 _ => return Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
             };
             let ended = self.end_twin(context, start);
@@ -1054,6 +1098,7 @@ mod tests {
             id: 1,
             kind: Kind::Device,
             of_pool: false,
+            pool: 0,
             of_graph: false,
             alone: false,
             synchronous: false,

@@ -98,8 +98,13 @@ impl Driver {
                 acting.post(&wire::PoolFree { stream, address })
             })
         })?;
+        let pool = match pool {
+            Some(pool) => pool.addr() as u64,
+            None => lock(&self.pools).current.get(&device).copied().unwrap_or(0),
+        };
         let range = Range {
             of_pool: true,
+            pool,
             ..Range::device(&acting.context, size, self.new_id())
         };
         write(&self.memory).insert(address, range);
@@ -118,7 +123,7 @@ impl Driver {
         known.ok_or(CUDA_ERROR_INVALID_VALUE)
     }
 
-    fn default_pool(&self, number: CUdevice) -> Result<u64, CUresult> {
+    pub(crate) fn default_pool(&self, number: CUdevice) -> Result<u64, CUresult> {
         let device = self.device(number)?;
         let mut pools = lock(&self.pools);
         if let Some(pool) = pools.defaults.get(&number) {
@@ -358,6 +363,11 @@ impl PoolCalls for Driver {
     fn cuMemPoolDestroy(&self, pool: CUmemoryPool) -> Result<(), CUresult> {
         self.safe_in_captures()?;
         let handle = wire::MemoryPoolHandle::from_raw(pool);
+        // A device's own lasts as long as the device.
+        let is_default = |of: &u64| *of == handle.0;
+        if lock(&self.pools).defaults.values().any(is_default) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         self.at_pool(pool)?
             .post(&wire::MemPoolDestroy { pool: handle })?;
         lock(&self.pools).forget(handle.0);

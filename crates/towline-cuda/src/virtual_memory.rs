@@ -285,6 +285,7 @@ impl Driver {
             kind: Kind::Mapped(handle),
             alone: false,
             of_pool: false,
+            pool: 0,
             of_graph: false,
             synchronous: false,
         };

@@ -118,6 +118,96 @@ fn both_sides_see_what_the_other_changed_and_neighbours_stay() {
 }
 
 #[test]
+fn rectangles_on_registered_memory_are_there_on_return() {
+    let program = Program::new();
+    let (driver, all) = (&program.machine.driver, words(64));
+    let device = program.register(&all);
+    let kinds = [CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE];
+    for (kind, value) in kinds.into_iter().zip([7_u8, 9]) {
+        let source = program.machine.filled(&[value; 256]);
+        let copy = CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: CU_MEMORYTYPE_DEVICE,
+            srcHost: std::ptr::null(),
+            srcDevice: source,
+            srcArray: null_mut(),
+            srcPitch: 64,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: kind,
+            dstHost: begin(&all),
+            dstDevice: device,
+            dstArray: null_mut(),
+            dstPitch: 64,
+            WidthInBytes: 32,
+            Height: 4,
+        };
+        // SAFETY: the words hold the rectangle.
+        let copied = unsafe { driver.cuMemcpy2D_v2(&raw const copy) };
+        assert_eq!(copied, CUDA_SUCCESS);
+        let expected = u32::from_ne_bytes([value; 4]);
+        assert_eq!(
+            [get(&all[0]), get(&all[55]), get(&all[8])],
+            [expected, expected, 0]
+        );
+        assert_eq!(program.free(source), CUDA_SUCCESS);
+    }
+    program.unregister(&all);
+    program.machine.leave();
+}
+
+#[test]
+fn registration_ends_with_its_context() {
+    let machine = Machine::new();
+    let (driver, all) = (&machine.driver, words(4096));
+    let register = || {
+        // SAFETY: the words are there as long as the machine.
+        unsafe { driver.cuMemHostRegister_v2(begin(&all), size_of_val(&all[..]), 0) }
+    };
+    for _ in 0..2 {
+        assert_eq!(register(), CUDA_SUCCESS);
+        assert_eq!(register(), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+        // SAFETY: no pointers.
+        let ended = unsafe { driver.cuDevicePrimaryCtxRelease_v2(0) };
+        assert_eq!(ended, CUDA_SUCCESS);
+        let mut context = null_mut();
+        // SAFETY: the context is a local.
+        let made = unsafe { driver.cuDevicePrimaryCtxRetain(&raw mut context, 0) };
+        assert_eq!(made, CUDA_SUCCESS);
+    }
+    machine.leave();
+}
+
+#[test]
+fn ranges_that_cannot_be_registered_are_refused() {
+    let program = Program::new();
+    let all = words(64);
+    let mine = &all[8..16];
+    let register = |start: *mut c_void, size, flags| {
+        // SAFETY: nothing is done with the memory.
+        unsafe {
+            program
+                .machine
+                .driver
+                .cuMemHostRegister_v2(start, size, flags)
+        }
+    };
+    assert_eq!(register(begin(mine), 32, 0x10), CUDA_ERROR_INVALID_VALUE);
+    let nowhere = std::ptr::without_provenance_mut(0x10_0000);
+    assert_eq!(register(nowhere, 4096, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_eq!(register(begin(mine), 32, 0), CUDA_SUCCESS);
+    for around in [&all[..], &all[..9], &all[15..], mine] {
+        let refused = register(begin(around), size_of_val(around), 0);
+        assert_eq!(refused, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    }
+    assert_eq!(register(begin(&all[16..]), 32, 0), CUDA_SUCCESS);
+    program.unregister(mine);
+    program.unregister(&all[16..]);
+    program.machine.leave();
+}
+
+#[test]
 fn what_lies_beside_registered_memory_is_the_systems_to_use() {
     let program = Program::new();
     for range in RANGES {

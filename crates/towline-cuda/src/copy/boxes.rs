@@ -226,6 +226,7 @@ impl Driver {
             return self.capture_copy(&acting, &captured, copy, mode);
         }
         self.before_work(&acting, stream)?;
+        let given = copy;
         let copy = &self.with_mirrors_on_device(copy)?;
         let named = match copy.contexts {
             None => None,
@@ -293,6 +294,9 @@ impl Driver {
                         acting.touch(stream);
                     }
                 }
+                if mode != Mode::Async && self.is_box_noticed(given) {
+                    acting.synchronise(stream)?;
+                }
             }
             (Placed::Host(to), Placed::Host(from)) => {
                 acting.synchronise(stream)?;
@@ -305,6 +309,18 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Whether the host notices that a copy on the device is still to be done.
+    fn is_box_noticed(&self, given: &BoxCopy) -> bool {
+        let on_device = |side: &Side| match side.memory {
+            Memory::Device(address) => Some(address),
+            _ => None,
+        };
+        let is_host = |side: &Side| matches!(side.memory, Memory::Host(_));
+        is_host(&given.to)
+            || is_host(&given.from)
+            || self.is_noticed(on_device(&given.to), on_device(&given.from))
     }
 
     /// The context that a call names for a side; host memory needs none.

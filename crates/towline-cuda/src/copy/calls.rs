@@ -86,7 +86,7 @@ impl CopyCalls for Driver {
             true => self.anywhere(call, dstDevice, srcDevice, size, stream, Mode::Sync),
             false => {
                 self.on_device(dstDevice, srcDevice, size, stream)?;
-                self.settle_both(dstDevice)
+                self.settle_both(dstDevice, Some(srcDevice))
             }
         }
     }
