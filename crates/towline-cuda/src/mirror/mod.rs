@@ -937,12 +937,7 @@ impl Driver {
             offset: 0,
             memory,
         })?;
-        let access = [
-            CU_MEM_LOCATION_TYPE_DEVICE,
-            acting.context.ordinal as u32,
-            CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-        ];
-        let access = access.map(u64::from);
+        let access = self.access_of_all(&acting.context)?;
         acting.call_for(
             call,
             &wire::SetAccess {
@@ -954,6 +949,25 @@ impl Driver {
             },
         )?;
         Ok(Some(memory))
+    }
+
+    /// What has a context's device use memory, and those of its server that reach it.
+    fn access_of_all(&self, context: &Context) -> Result<Vec<u64>, CUresult> {
+        let mut access = Vec::new();
+        for (number, device) in (0..).zip(&self.ready()?.devices) {
+            let is_own = number == context.device;
+            if is_own
+                || device.session == context.session
+                    && self.can_access(number, context.device)? != 0
+            {
+                access.extend([
+                    u64::from(CU_MEM_LOCATION_TYPE_DEVICE),
+                    device.ordinal as u64,
+                    u64::from(CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
+                ]);
+            }
+        }
+        Ok(access)
     }
 
     /// Ends a mirror, once what uses it is done.
