@@ -226,7 +226,7 @@ impl Driver {
 
     /// The device whose primary context this is, which has ended: by a reset, where that is one.
     fn reset_device(&self, number: u64) -> Result<CUdevice, CUresult> {
-        let mut devices = self.ready()?.devices.iter();
+        let mut devices = self.ready()?.devices().iter();
         let device = devices.position(|device| device.primary == number);
         device
             .map(|device| device as CUdevice)
@@ -237,7 +237,7 @@ impl Driver {
     fn known(&self, ctx: CUcontext) -> Result<u64, CUresult> {
         let number = ctx.addr() as u64;
         let is_primary = |device: &Device| device.primary == number;
-        match self.ready()?.devices.iter().any(is_primary) {
+        match self.ready()?.devices().iter().any(is_primary) {
             true => Ok(number),
             false => self.context(number).map(|context| context.number),
         }

@@ -147,7 +147,7 @@ fn named(word: &str, uuids: &[[u8; 16]]) -> Option<usize> {
 impl Driver {
     /// A device by its number.
     pub(crate) fn device(&self, device: CUdevice) -> Result<&Device, CUresult> {
-        let devices = &self.ready()?.devices;
+        let devices = self.ready()?.devices();
         let found = usize::try_from(device)
             .ok()
             .and_then(|index| devices.get(index));
@@ -171,7 +171,7 @@ impl DeviceCalls for Driver {
     }
 
     fn cuDeviceGetCount(&self) -> Result<i32, CUresult> {
-        self.ready().map(|started| started.devices.len() as i32)
+        self.ready().map(|started| started.devices().len() as i32)
     }
 
     fn cuDeviceGetName(&self, name: OutList<u8>, dev: CUdevice) -> Result<(), CUresult> {
@@ -267,7 +267,7 @@ impl DeviceCalls for Driver {
             let short = id.strip_suffix(".0").unwrap_or(&id);
             wanted == id || wanted == short || format!("{:04X}:{wanted}", device.domain) == id
         };
-        let index = self.ready()?.devices.iter().position(fits);
+        let index = self.ready()?.devices().iter().position(fits);
         index
             .map(|index| index as CUdevice)
             .ok_or(CUDA_ERROR_INVALID_DEVICE)

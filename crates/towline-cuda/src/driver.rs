@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use towline_backend::cuda as wire;
@@ -85,32 +85,62 @@ pub struct Driver {
 /// What there is once the servers have answered.
 pub(crate) struct Started {
     pub(crate) sessions: Vec<Arc<Session>>,
-    pub(crate) devices: Vec<Device>,
+    /// Each session's server's place among those that are named.
+    places: Vec<u16>,
+    /// The devices that the program sees, chosen when it initialises the driver.
+    devices: OnceLock<Vec<Device>>,
     /// The lowest of the servers'.
     pub(crate) version: i32,
     /// Every device is served by NVIDIA's own driver.
     pub(crate) genuine: bool,
 }
 
-static PROCESS: OnceLock<Driver> = OnceLock::new();
+/// What is stored there was leaked.
+static PROCESS: AtomicPtr<Driver> = AtomicPtr::new(std::ptr::null_mut());
+
+fn existing() -> Option<&'static Driver> {
+    // SAFETY: it lives as long as the process.
+    unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
+}
+
+/// Makes a driver the process's, unless there is one.
+fn enter(driver: Box<Driver>) -> Result<&'static Driver, Box<Driver>> {
+    let place = Box::into_raw(driver);
+    let none = std::ptr::null_mut();
+    match PROCESS.compare_exchange(none, place, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: it lives as long as the process.
+        Ok(_) => Ok(unsafe { &*place }),
+        // SAFETY: nobody else has seen it.
+        Err(_) => Err(unsafe { Box::from_raw(place) }),
+    }
+}
 
 /// The process's driver.
+#[inline]
 pub(crate) fn process() -> &'static Driver {
-    PROCESS.get_or_init(Driver::default)
+    existing().unwrap_or_else(make)
+}
+
+#[cold]
+fn make() -> &'static Driver {
+    enter(Box::default()).unwrap_or_else(|_| process())
 }
 
 /// The process's sessions, if it has asked for any.
 pub(crate) fn sessions() -> Vec<Arc<Session>> {
-    let started = PROCESS.get().and_then(|driver| driver.started.get());
+    let started = existing().and_then(|driver| driver.started.get());
     let started = started.and_then(|started| started.as_ref().ok());
     started.map_or(Vec::new(), |started| started.sessions.clone())
 }
 
-/// Whether the process has sessions that a child after fork would lack.
-pub(crate) fn started() -> bool {
-    PROCESS
-        .get()
-        .is_some_and(|driver| driver.started.get().is_some())
+/// In a child after fork: whether its parent used the driver, which the child then cannot. Where the parent had only asked for the
+/// version, the child begins anew. Does nothing that a child after fork must not.
+pub(crate) fn forked() -> bool {
+    let used = existing().is_some_and(|driver| driver.initialised.load(Ordering::Relaxed));
+    if !used {
+        PROCESS.store(std::ptr::null_mut(), Ordering::Release);
+    }
+    used
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -156,16 +186,17 @@ impl Driver {
             addresses: Addresses::shared(),
             ..Self::default()
         };
-        let sessions = (0..).zip(sessions).collect();
-        let _ = driver.started.set(start(sessions, visible));
+        let started = start((0..).zip(sessions).collect()).inspect(|started| {
+            let _ = started.devices.set(started.choose(visible, false));
+        });
+        let _ = driver.started.set(started);
         driver
     }
 
     /// Makes this the driver behind the exported functions, and hands it back where there is one already. For tests without a server of
     /// their own.
     pub fn into_process(self) -> Result<&'static Self, Box<Self>> {
-        PROCESS.set(self).map_err(Box::new)?;
-        Ok(process())
+        enter(Box::new(self))
     }
 
     /// The sessions, connected now if they have not been.
@@ -185,7 +216,9 @@ impl Driver {
     }
 
     pub(crate) fn initialise(&self) -> Result<(), CUresult> {
-        self.started()?;
+        if self.started()?.devices().is_empty() {
+            return Err(CUDA_ERROR_NO_DEVICE);
+        }
         self.initialised.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -230,7 +263,7 @@ impl Driver {
         if let Some(context) = latest.ok().filter(|context| fits(context.session)) {
             return Ok(context);
         }
-        let devices = &self.ready()?.devices;
+        let devices = self.ready()?.devices();
         let device = devices.iter().position(|device| fits(device.session));
         self.primary(device.ok_or(CUDA_ERROR_INVALID_HANDLE)? as CUdevice)
     }
@@ -397,8 +430,7 @@ fn from_environment() -> Result<Started, CUresult> {
         (true, false) => log::error!("no CUDA device: {}", failures.join("; ")),
         (false, _) => failures.iter().for_each(|text| log::warn!("{text}")),
     }
-    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-    let started = start(sessions, visible.as_deref())?;
+    let started = start(sessions)?;
     crate::report::watch(&started.sessions);
     crate::moving::let_sessions_move(process(), &started.sessions);
     towline_client::cuda::listen(crate::messages::hear);
@@ -406,29 +438,14 @@ fn from_environment() -> Result<Started, CUresult> {
 }
 
 /// Begins with these sessions, each with its server's place among those that are named.
-fn start(sessions: Vec<(u16, Arc<Session>)>, visible: Option<&str>) -> Result<Started, CUresult> {
-    let mut all = Vec::new();
-    for (index, (place, session)) in sessions.iter().enumerate() {
-        let index = u8::try_from(index).map_err(|_| CUDA_ERROR_INVALID_DEVICE)?;
-        session.number_as(index);
-        for (ordinal, facts) in session.snapshot().devices.iter().enumerate() {
-            all.push(Device::new(index, *place, ordinal as i32, facts, session));
-        }
+fn start(sessions: Vec<(u16, Arc<Session>)>) -> Result<Started, CUresult> {
+    for (index, (_, session)) in sessions.iter().enumerate() {
+        session.number_as(u8::try_from(index).map_err(|_| CUDA_ERROR_INVALID_DEVICE)?);
     }
-    let uuids: Vec<[u8; 16]> = all.iter().map(|device| device.facts.uuid).collect();
-    let chosen = match visible {
-        Some(list) => crate::device::visible(list, &uuids),
-        None => (0..all.len()).collect(),
-    };
-    let mut all: Vec<Option<Device>> = all.into_iter().map(Some).collect();
-    let devices: Vec<Device> = chosen
-        .into_iter()
-        .filter_map(|index| all.get_mut(index)?.take())
-        .collect();
-    if devices.is_empty() {
+    if sessions.is_empty() {
         return Err(CUDA_ERROR_NO_DEVICE);
     }
-    let sessions: Vec<Arc<Session>> = sessions.into_iter().map(|(_, session)| session).collect();
+    let (places, sessions): (_, Vec<Arc<Session>>) = sessions.into_iter().unzip();
     let snapshots = || sessions.iter().map(|session| session.snapshot());
     Ok(Started {
         version: snapshots()
@@ -436,7 +453,43 @@ fn start(sessions: Vec<(u16, Arc<Session>)>, visible: Option<&str>) -> Result<St
             .min()
             .unwrap_or(0),
         genuine: snapshots().all(|snapshot| snapshot.genuine),
-        devices,
+        devices: OnceLock::new(),
+        places,
         sessions,
     })
+}
+
+impl Started {
+    /// The devices that the program sees; as natively, variables of its environment count as they are when it initialises the driver.
+    pub(crate) fn devices(&self) -> &[Device] {
+        self.devices.get_or_init(|| {
+            let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+            let order = std::env::var("CUDA_DEVICE_ORDER");
+            let by_bus = order.is_ok_and(|order| order.eq_ignore_ascii_case("PCI_BUS_ID"));
+            self.choose(visible.as_deref(), by_bus)
+        })
+    }
+
+    /// The devices that `CUDA_VISIBLE_DEVICES` shows, of all in their servers' order, or by their place on the bus of each.
+    fn choose(&self, visible: Option<&str>, by_bus: bool) -> Vec<Device> {
+        let mut all = Vec::new();
+        for ((index, session), place) in (0..).zip(&self.sessions).zip(&self.places) {
+            let first = all.len();
+            for (ordinal, facts) in (0..).zip(&session.snapshot().devices) {
+                all.push(Device::new(index, *place, ordinal, facts, session));
+            }
+            if by_bus {
+                all[first..].sort_by_key(Device::place);
+            }
+        }
+        let uuids: Vec<[u8; 16]> = all.iter().map(|device| device.facts.uuid).collect();
+        let Some(list) = visible else {
+            return all;
+        };
+        let mut all: Vec<Option<Device>> = all.into_iter().map(Some).collect();
+        let chosen = crate::device::visible(list, &uuids).into_iter();
+        chosen
+            .filter_map(|index| all.get_mut(index)?.take())
+            .collect()
+    }
 }

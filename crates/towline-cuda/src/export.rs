@@ -123,7 +123,7 @@ fn prepare() {
             .format_target(false)
             .try_init();
         extern "C" fn child() {
-            FORKED.store(driver::started(), Ordering::Relaxed);
+            FORKED.store(driver::forked(), Ordering::Relaxed);
         }
         crate::timeline::start();
         // SAFETY: the handler only stores to an atomic, which is sound in a child after fork.

@@ -48,7 +48,7 @@ pub(crate) fn answer(
         return Ok(constant.to_be_bytes());
     }
     let devices = started
-        .devices
+        .devices()
         .iter()
         .map(|device| (device.facts.uuid, device.place()));
     // SAFETY: has no requirements.

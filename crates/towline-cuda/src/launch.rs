@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
 
 use smallvec::SmallVec;
 use towline_backend::cuda as wire;
@@ -9,7 +10,7 @@ use towline_backend::cuda::*;
 use towline_client::raw::Vouched;
 
 use crate::collective::refuse_between_ranks;
-use crate::driver::{Driver, LaunchCalls, read};
+use crate::driver::{Acting, Driver, LaunchCalls, read};
 use crate::graph::{Captured, kernel_content};
 use crate::image::Known;
 use crate::occupancy::{Question, launch_words};
@@ -160,7 +161,22 @@ impl Driver {
             String::from_utf8_lossy(&known.facts().name).into_owned()
         });
         acting.touch(stream);
-        Ok(())
+        acting.after_launch(stream)
+    }
+}
+
+impl Acting<'_> {
+    /// Behind a launch: waits for it where the program's environment asks for that, so that its failure is the launch's own.
+    #[inline]
+    pub(crate) fn after_launch(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
+        static BLOCKING: LazyLock<bool> = LazyLock::new(|| {
+            let set = std::env::var("CUDA_LAUNCH_BLOCKING");
+            set.is_ok_and(|value| value.trim().parse().is_ok_and(|number: i32| number != 0))
+        });
+        match *BLOCKING {
+            true => self.synchronise(stream),
+            false => Ok(()),
+        }
     }
 }
 

@@ -155,7 +155,7 @@ impl Driver {
         options: &Options,
     ) -> Result<Option<Box<Elsewhere>>, CUresult> {
         let started = self.started()?;
-        let others = started.devices.iter();
+        let others = started.devices().iter();
         let mut images: Vec<(Target, Arc<Vec<u8>>)> = Vec::new();
         for device in others.filter(|device| device.session != session) {
             let genuine = self.session(device.session)?.snapshot().genuine;

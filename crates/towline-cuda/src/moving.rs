@@ -113,7 +113,7 @@ impl Owner for Mover {
         let (Some(index), Ok(started)) = (self.index_of(session), self.driver.started()) else {
             return;
         };
-        for (device, known) in (0..).zip(&started.devices) {
+        for (device, known) in (0..).zip(started.devices()) {
             if known.session == index {
                 self.driver.release_kept(device);
             }
@@ -176,7 +176,7 @@ impl Owner for Mover {
     fn variables(&self, session: &Session, code: &[u8]) -> Option<Vec<Variable>> {
         let index = self.index_of(session)?;
         let started = self.driver.started().ok()?;
-        let mut devices = started.devices.iter();
+        let mut devices = started.devices().iter();
         let device = devices.find(|device| device.session == index)?;
         let target = crate::library::target(device, session.snapshot().genuine);
         let (capability, machine_code) = (target.capability, target.machine_code);

@@ -224,7 +224,7 @@ impl Driver {
         let pool = wire::MemoryPoolHandle(acting.mint(wire::MemoryPoolHandle::TAG));
         let (_, ordinal) = self.import_file(&acting, POOL, file, pool.0)?;
         let session = acting.context.session;
-        let mut devices = self.ready()?.devices.iter();
+        let mut devices = self.ready()?.devices().iter();
         let device =
             devices.position(|device| device.session == session && device.ordinal == ordinal);
         // A device that this process does not see: its memory is reached from those that it does see.

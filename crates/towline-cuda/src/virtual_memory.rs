@@ -348,7 +348,7 @@ impl Driver {
         let memory = acting.mint(MEMORY_TAG);
         let (size, ordinal) = self.import_file(&acting, PHYSICAL, file, memory)?;
         let session = acting.context.session;
-        let mut devices = self.ready()?.devices.iter();
+        let mut devices = self.ready()?.devices().iter();
         let is_it =
             |device: &crate::device::Device| device.session == session && device.ordinal == ordinal;
         // A device that this process does not see: its memory is mapped for those that it does see.

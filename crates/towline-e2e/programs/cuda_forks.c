@@ -1,4 +1,9 @@
-/* A child after fork has no CUDA: every call that needs a context fails, as the vendor's do. The parent goes on. */
+/*
+ * A child after fork has no CUDA: every call that needs a context fails, as the vendor's do. The parent goes on.
+ *
+ *   cuda_forks           forks with a context
+ *   cuda_forks version   forks with no more than the driver's version: parent and child have CUDA, and devices as they choose then
+ */
 #include "driver.h"
 
 #include <sys/wait.h>
@@ -6,8 +11,35 @@
 
 enum { COUNT = 1024 };
 
-int main(void)
+static int count_devices(const char *visible)
 {
+    int count = -1;
+    setenv("CUDA_VISIBLE_DEVICES", visible, 1);
+    CALL(cuInit, (unsigned), 0);
+    CALL(cuDeviceGetCount, (int *), &count);
+    return count;
+}
+
+static int fork_with_version(void)
+{
+    int version = 0, status = -1;
+    CALL(cuDriverGetVersion, (int *), &version);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        printf("child: %d devices\n", count_devices("1"));
+        exit(0);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return 5;
+    printf("child's status %d\n", status);
+    printf("parent: %d devices of a known version: %d\n", count_devices("1,0"), version > 0);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "version") == 0)
+        return fork_with_version();
     static uint32_t numbers[COUNT];
     open_device();
     void *function = null_kernel("add_one"), *stream = make_cuda_stream();

@@ -445,7 +445,7 @@ impl Driver {
         for event in records {
             self.recorded_by_graph(&acting, handle, event)?;
         }
-        Ok(())
+        acting.after_launch(handle)
     }
 
     /// Notes what a launch allocates for others to free, and what it frees of others. What an earlier launch has left must be free again.

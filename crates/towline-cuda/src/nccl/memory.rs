@@ -39,7 +39,7 @@ impl Driver {
                 };
                 self.set_access(address, size, &[access])
             };
-            let devices = &self.ready()?.devices;
+            let devices = self.ready()?.devices();
             for (other, _) in (0..).zip(devices).filter(|(other, _)| *other != device) {
                 // Not every device can reach every other.
                 let _ = open(other);

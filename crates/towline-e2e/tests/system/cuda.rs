@@ -156,6 +156,18 @@ fn program_on_a_software_device_is_told_of_faults_on_stderr() {
 }
 
 #[test]
+fn blocking_launches_tell_their_own_failures() {
+    let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[]);
+    let finished = Client::new(&[&server], opencl_program("cuda_ptx"))
+        .args(&[PTX])
+        .env("CUDA_LAUNCH_BLOCKING", "1")
+        .run();
+    let (lines, errors) = (&finished.lines, &finished.errors);
+    assert!(errors.contains("cuLaunchKernel: 700"), "{errors}");
+    assert_eq!(lines[2], "65536 results, 0 wrong");
+}
+
+#[test]
 fn devices_in_software_are_as_many_and_as_large_as_asked() {
     let arguments = [
         "--backend",

@@ -104,6 +104,21 @@ fn loses_its_server(mode: &str) {
 }
 
 #[test]
+fn version_alone_does_not_initialise_cuda() {
+    let server = Server::start_with(&["--backend", "null", "--cuda", "soft:2"], &[]);
+    let lines = Client::new(&[&server], opencl_program("cuda_forks"))
+        .args(&["version"])
+        .run()
+        .lines_of_success();
+    let expected = [
+        "child: 1 devices",
+        "child's status 0",
+        "parent: 2 devices of a known version: 1",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn child_after_fork_is_not_initialised_for_cuda_and_the_parent_goes_on() {
     let server = server();
     let finished = Client::new(&[&server], opencl_program("cuda_forks")).run();
