@@ -4,7 +4,9 @@ mod support;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use support::Machine;
 use towline_backend::cuda::*;
@@ -569,6 +571,75 @@ fn a_rank_that_aborts_fails_the_others() {
         // SAFETY: the text ends with a zero.
         let text = unsafe { std::ffi::CStr::from_ptr(text) };
         assert!(text.to_string_lossy().contains("rank"), "{text:?}");
+    });
+}
+
+/// The state of a communicator.
+fn state_of(comm: Comm) -> c_int {
+    let mut state = -1;
+    // SAFETY: the state is a local.
+    assert_eq!(
+        unsafe { towline_ncclCommGetAsyncError(comm, &raw mut state) },
+        SUCCESS
+    );
+    state
+}
+
+/// Waits until it is set, by a thread that may have failed.
+fn wait_for(flag: &AtomicBool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !flag.load(Ordering::Acquire) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn collectives_of_a_lost_rank_fail() {
+    let (gone, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    ranks_alone(&[0, 2], |rank| {
+        let (comm, stream) = (rank.comm, rank.stream);
+        let mut split = null_mut();
+        // SAFETY: a local.
+        let made = unsafe { towline_ncclCommSplit(comm, 0, 0, &raw mut split, null_mut()) };
+        assert_eq!(made, SUCCESS);
+        if rank.number == 1 {
+            // It never comes again, and its server says that it is gone.
+            assert_eq!(
+                support::lose_bonds(),
+                2,
+                "the communicator's, and the part's"
+            );
+            gone.store(true, Ordering::Release);
+            wait_for(&done);
+            // SAFETY: it is not used any more.
+            unsafe { towline_ncclCommAbort(split) };
+            return;
+        }
+        wait_for(&gone);
+        // Before there is anything to wait for, nobody notices.
+        std::thread::sleep(2 * support::RANK_PATIENCE);
+        assert_eq!(state_of(comm), SUCCESS);
+        let mine = rank.memory(&[1]);
+        let reduce = |comm| {
+            // SAFETY: the memory holds one number.
+            let enqueued =
+                unsafe { towline_ncclAllReduce(mine.at(), mine.at(), 1, INT32, SUM, comm, stream) };
+            assert_eq!(enqueued, SUCCESS);
+            rank.wait(stream)
+        };
+        assert_eq!(reduce(comm), CUDA_ERROR_EXTERNAL_DEVICE);
+        assert_eq!(state_of(comm), REMOTE_ERROR);
+        assert_eq!(reduce(comm), CUDA_ERROR_EXTERNAL_DEVICE, "at once");
+        let mut other = null_mut();
+        // SAFETY: a local.
+        let made = unsafe { towline_ncclCommSplit(comm, 0, 0, &raw mut other, null_mut()) };
+        assert_eq!(made, REMOTE_ERROR);
+        // SAFETY: it is not used any more.
+        assert_eq!(unsafe { towline_ncclCommAbort(comm) }, SUCCESS);
+        assert_eq!(state_of(split), SUCCESS, "nothing waits there");
+        // SAFETY: as above.
+        assert_eq!(unsafe { towline_ncclCommAbort(split) }, SUCCESS);
+        done.store(true, Ordering::Release);
     });
 }
 

@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+mod bonds;
 mod code;
 mod cuda;
 mod decode;
@@ -24,6 +25,7 @@ mod turns;
 mod waiters;
 mod watchdog;
 
+pub use bonds::{BOND_BYTES, Bond, Bonds, Fellows};
 pub use cuda::{
     Broker, CudaEngine, CudaOpenError, DIGEST_BYTES, ImageDigest, Images, NoBroker, OFFER_BYTES,
     Offer, Offers, OpenLibrary, TOKEN_BYTES, Taken, Token, sealed_image,

@@ -11,6 +11,7 @@ use towline_wire::codec::List;
 use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
+use crate::bonds::Bonds;
 use crate::code::Code;
 use crate::device_time::DeviceTime;
 use crate::lane::PeerLanes;
@@ -53,6 +54,8 @@ pub struct Counters {
     pub device_time_us: AtomicU64,
     /// The session's turns on devices that others use too.
     pub turns: Turns,
+    /// What binds it to other sessions.
+    pub bonds: Bonds,
     /// The session's account of its tenant's memory, if that is counted.
     tenant: OnceLock<Reservation>,
 }

@@ -10,9 +10,9 @@
 use std::ffi::{CStr, c_void};
 use std::os::fd::OwnedFd;
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use towline_backend::cuda::*;
@@ -23,8 +23,8 @@ use towline_transport::memory::MemoryTransport;
 use towline_transport::shm::ShmTransport;
 use towline_transport::{Address, ConnectOptions, Transport};
 use towline_worker::{
-    Broker, Counters, CudaEngine, ImageDigest, Images, Limits, NoBroker, Offer, Offers, RunError,
-    SideLane, Taken, Token,
+    Bond, Broker, Counters, CudaEngine, Fellows, ImageDigest, Images, Limits, NoBroker, Offer,
+    Offers, RunError, SideLane, Taken, Token,
 };
 
 /// Rules of every kind of device.
@@ -111,6 +111,41 @@ impl Broker for Neighbour {
     }
 }
 
+/// Collectives wait so long for a rank that is gone.
+pub const RANK_PATIENCE: Duration = Duration::from_millis(400);
+
+/// What sessions are bound by.
+static BONDS: Mutex<Vec<(Bond, Weak<Counters>)>> = Mutex::new(Vec::new());
+
+/// A session that can be bound.
+#[derive(Debug)]
+struct Bound(Weak<Counters>);
+
+impl Fellows for Bound {
+    fn bind(&self, bond: Bond) {
+        BONDS.lock().unwrap().push((bond, Weak::clone(&self.0)));
+    }
+
+    fn part(&self, bond: Bond) {
+        let is = |(name, of): &(Bond, Weak<Counters>)| *name == bond && of.ptr_eq(&self.0);
+        BONDS.lock().unwrap().retain(|one| !is(one));
+    }
+}
+
+/// Tells every session that another one of each of its bonds is gone; how many bonds there are.
+pub fn lose_bonds() -> usize {
+    let bonds = BONDS.lock().unwrap().clone();
+    for (bond, counters) in &bonds {
+        if let Some(counters) = counters.upgrade() {
+            counters.bonds.lose(bond);
+        }
+    }
+    let mut names: Vec<Bond> = bonds.into_iter().map(|(bond, _)| bond).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.len()
+}
+
 fn serve(
     api: Arc<dyn CudaApi>,
     name: &str,
@@ -137,7 +172,9 @@ pub fn attempt(
     let engine = CudaEngine::open(Arc::clone(&api), false, &|_, _| true, 0).unwrap();
     let engine = engine.with_broker(broker);
     let collectives = move || Ok(Arc::new(SoftNccl::new(Arc::clone(&api))) as _);
-    let engine = engine.with_collectives(Box::new(collectives));
+    let engine = engine
+        .with_collectives(Box::new(collectives))
+        .with_patience(RANK_PATIENCE);
     let snapshot = engine.snapshot().to_vec();
     let listener = transport.listen(address).unwrap();
     let mut pairs: Vec<_> = (0..3)
@@ -155,6 +192,9 @@ pub fn attempt(
             chunk_bytes: 64 << 10,
         };
         let counters = Arc::new(Counters::default());
+        counters
+            .bonds
+            .keep(Box::new(Bound(Arc::downgrade(&counters))));
         // The test may have given up.
         let _ = sender.send(engine.run(lane, move || theirs.next(), limits, counters));
     });

@@ -4,9 +4,11 @@
 //! waits. It is [parked](super::streams) at its stream then, and so is what comes behind it on that stream or communicator; others are enqueued
 //! on the lane. So no lane ever waits for another rank.
 
+mod lost;
+
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
@@ -16,10 +18,12 @@ use towline_backend::nccl::{self, Collectives as Library, End, Made, result};
 use towline_wire::cuda::collective::{Kind, Member, Operation, Origin};
 use towline_wire::error::ProtocolError;
 
+use self::lost::Latest;
 use super::context::{self, Context};
 use super::session::{Session, unknown};
 use super::shared::{Shared, lock};
 use super::streams::{Place, Places, Target};
+use crate::bonds::{Bond, Bonds};
 use crate::link::Raw;
 use crate::turns::Admission;
 
@@ -37,14 +41,16 @@ const PAUSE: Duration = Duration::from_millis(1);
 const FAILED: CUresult = CUDA_ERROR_EXTERNAL_DEVICE;
 
 /// A posted request: its number, and its call.
-type Posted = (u64, u16);
+pub(crate) type Posted = (u64, u16);
 
 /// The library, once the session has asked for it, and what it has made.
-#[derive(Default)]
 pub(crate) struct Collectives {
     open: Option<OpenLibrary>,
     library: OnceLock<Option<Arc<dyn Library>>>,
     known: Mutex<HashMap<u64, Known>>,
+    /// A thread looks whether ranks are gone, and waits so long then.
+    attended: AtomicBool,
+    patience: Duration,
 }
 
 /// A communicator by its number.
@@ -58,8 +64,21 @@ enum Known {
 
 /// A communicator of the session.
 pub(crate) struct Communicator {
+    /// The client's number.
+    number: u64,
     made: Made,
     context: Arc<Context>,
+    /// With its ranks in other sessions.
+    bond: Option<Bond>,
+    /// Communicators that were made of it.
+    children: AtomicU32,
+    /// The session of another rank is gone.
+    bereaved: AtomicBool,
+    /// It was ended for that.
+    lost: AtomicBool,
+    /// Taken while it is ended for that.
+    losing: Mutex<()>,
+    latest: Mutex<Latest>,
     /// Calls of the library for it come one at a time.
     busy: Mutex<()>,
     /// The first failure of an operation, as NCCL's result.
@@ -89,6 +108,12 @@ pub(crate) struct Captured {
     operation: Operation,
 }
 
+impl Captured {
+    pub(crate) fn communicator(&self) -> Weak<Communicator> {
+        Arc::downgrade(&self.communicator)
+    }
+}
+
 /// The power of two that a number of elements has reached, and their type.
 fn class_of((count, datatype): (u64, i32)) -> (u32, i32) {
     (count.checked_ilog2().unwrap_or(0), datatype)
@@ -115,10 +140,13 @@ impl Ready {
 }
 
 impl Collectives {
-    pub(crate) fn new(open: Option<OpenLibrary>) -> Self {
+    pub(crate) fn new(open: Option<OpenLibrary>, patience: Option<Duration>) -> Self {
         Self {
             open,
-            ..Self::default()
+            library: OnceLock::new(),
+            known: Mutex::default(),
+            attended: AtomicBool::new(false),
+            patience: patience.unwrap_or(lost::PATIENCE),
         }
     }
 
@@ -153,7 +181,7 @@ impl Collectives {
     }
 
     /// Ends all of a context, or all at the session's end. Whoever waits for other ranks in one does so no longer.
-    pub(crate) fn release(&self, api: &dyn CudaApi, context: Option<u64>) {
+    pub(crate) fn release(&self, api: &dyn CudaApi, bonds: &Bonds, context: Option<u64>) {
         let is_of = |of: u64| context.is_none_or(|context| context == of);
         let mut ended = Vec::new();
         lock(&self.known).retain(|_, known| match known {
@@ -170,10 +198,18 @@ impl Collectives {
         let Some(library) = self.library.get().and_then(Option::as_ref) else {
             return;
         };
-        for communicator in ended.iter().filter(|communicator| !communicator.end()) {
-            communicator.context.enter(api);
-            let _ = communicator.abort(&**library);
-            context::look_again();
+        for communicator in ended {
+            if !communicator.end() {
+                communicator.context.enter(api);
+                let _ = communicator.abort(&**library);
+                context::look_again();
+            }
+            drop(lock(&communicator.losing));
+            communicator.put_away();
+            // At the session's end the others hear of that.
+            if let (Some(bond), Some(_)) = (&communicator.bond, context) {
+                bonds.part(bond, communicator.number);
+            }
         }
     }
 }
@@ -265,8 +301,9 @@ fn done(status: CUresult) -> Result<(), CUresult> {
 
 /// Enqueues operations of communicators that have been taken; each is told of a failure.
 fn enqueue(library: &dyn Library, ready: &[Ready]) -> Result<(), i32> {
-    if ready.iter().any(|ready| ready.communicator.has_ended()) {
-        return Err(result::INVALID_ARGUMENT);
+    let mut all = ready.iter().map(|ready| &ready.communicator);
+    if let Some(ended) = all.find(|communicator| communicator.has_ended()) {
+        return Err(ended.gone());
     }
     let operations: SmallVec<[nccl::Operation; 4]> = ready
         .iter()
@@ -299,7 +336,7 @@ impl Shared {
     fn run_collectives(&self, request: Posted, ready: &[Ready], counts: bool) {
         let Some(library) = self.collectives.library() else {
             self.tell_failure(request, ready);
-            return self.count_launches(ready, counts);
+            return self.count_launches(request, ready, counts);
         };
         let taken: Vec<_> = communicators(ready)
             .into_iter()
@@ -311,13 +348,14 @@ impl Shared {
         if enqueued.is_err() {
             self.tell_failure(request, ready);
         }
-        self.count_launches(ready, counts);
+        self.count_launches(request, ready, counts);
     }
 
     /// Has the next wait for a stream of failed operations fail: their call has returned, and their data is not there. A program that has
     /// ended the communicator itself knows.
     fn tell_failure(&self, (number, call): Posted, ready: &[Ready]) {
-        for ready in ready.iter().filter(|ready| !ready.communicator.has_ended()) {
+        let knows = |of: &Communicator| of.has_ended() && !of.is_lost();
+        for ready in ready.iter().filter(|ready| !knows(&ready.communicator)) {
             self.settle(number, call, ready.target.id, FAILED);
         }
     }
@@ -335,7 +373,7 @@ impl Shared {
     }
 
     /// Notes that the streams have operations; `counts` says whether the first one's turn counts them as a launch.
-    fn count_launches(&self, ready: &[Ready], counts: bool) {
+    fn count_launches(&self, request: Posted, ready: &[Ready], counts: bool) {
         for (number, ready) in ready.iter().enumerate() {
             if ready.target.context.enter(&*self.api) != CUDA_SUCCESS {
                 continue;
@@ -345,6 +383,7 @@ impl Shared {
             }
             if ready.communicator.made.ranks > 1 {
                 self.wait_enqueued(&ready.target);
+                ready.communicator.note(&*self.api, &ready.target, request);
             } else if number > 0 || !counts {
                 self.enqueued(&ready.target);
             }
@@ -353,7 +392,7 @@ impl Shared {
 
     /// Makes communicators; two facts for each.
     fn make_communicators(
-        &self,
+        self: &Arc<Self>,
         members: &[Member],
         contexts: &[Arc<Context>],
         parents: &[Option<Arc<Communicator>>],
@@ -395,10 +434,10 @@ impl Shared {
             .into_iter()
             .map(|parent| lock(&parent.busy))
             .collect();
-        let ended = parents.iter().flatten().any(|parent| parent.has_ended());
+        let ended = parents.iter().flatten().find(|parent| parent.has_ended());
         let made = match ended {
-            true => Err(result::INVALID_ARGUMENT),
-            false => library.make(&described, &enter),
+            Some(parent) => Err(parent.gone()),
+            None => library.make(&described, &enter),
         };
         drop(taken);
         context::look_again();
@@ -412,7 +451,9 @@ impl Shared {
                 .for_each(|member| _ = known.remove(&member.number));
         })?;
         let mut facts = Vec::new();
-        for ((member, context), made) in members.iter().zip(contexts).zip(made) {
+        let all = members.iter().zip(contexts).zip(parents);
+        for (((member, context), parent), made) in all.zip(made) {
+            let bond = lost::bond_of(&member.origin, parent.as_deref());
             let mut known = lock(&self.collectives.known);
             let wanted = matches!(known.remove(&member.number), Some(Known::Making(_)));
             let Some(made) = made else {
@@ -425,17 +466,26 @@ impl Shared {
                 let _ = library.end(made.communicator, End::Abort);
                 continue;
             }
-            let communicator = Communicator {
+            let communicator = Arc::new(Communicator {
+                number: member.number,
                 made,
                 context: Arc::clone(context),
+                bond,
+                children: AtomicU32::new(0),
+                bereaved: AtomicBool::new(false),
+                lost: AtomicBool::new(false),
+                losing: Mutex::default(),
+                latest: Mutex::default(),
                 busy: Mutex::default(),
                 failed: AtomicI32::new(result::SUCCESS),
                 ended: AtomicBool::new(false),
                 asks: RwLock::default(),
                 last: Mutex::default(),
                 met: Mutex::default(),
-            };
-            known.insert(member.number, Known::There(Arc::new(communicator)));
+            });
+            known.insert(member.number, Known::There(Arc::clone(&communicator)));
+            drop(known);
+            self.attend(&communicator);
         }
         Ok(facts)
     }
@@ -451,7 +501,7 @@ impl Shared {
         self.streams.wait(&communicator.places());
         let _taken = lock(&communicator.busy);
         if communicator.has_ended() {
-            return Err(result::INVALID_ARGUMENT);
+            return Err(communicator.gone());
         }
         if communicator.context.enter(&*self.api) != CUDA_SUCCESS {
             return Err(result::CUDA_ERROR);
@@ -462,12 +512,7 @@ impl Shared {
     }
 
     /// Ends a communicator.
-    fn end_communicator(
-        &self,
-        number: u64,
-        communicator: &Communicator,
-        how: End,
-    ) -> Result<(), i32> {
+    fn end_communicator(&self, communicator: &Communicator, how: End) -> Result<(), i32> {
         let library = self.collectives.library();
         let library = library.ok_or(result::INVALID_USAGE)?;
         match how {
@@ -482,22 +527,30 @@ impl Shared {
                 done(communicator.context.enter(&*self.api)).map_err(|_| result::CUDA_ERROR)?;
                 let outcome = communicator.ask(|of| library.end(of, how));
                 context::look_again();
-                outcome.unwrap_or(Err(result::INVALID_ARGUMENT))
+                outcome.unwrap_or_else(|| Err(communicator.gone()))
+            }
+            End::Destroy | End::Abort if communicator.is_lost() => {
+                self.forget(communicator);
+                Ok(())
             }
             End::Destroy => {
-                let outcome = self.with_communicator(communicator, |library, of| {
-                    communicator.end();
-                    library.end(of, how)
-                });
-                lock(&self.collectives.known).remove(&number);
-                outcome
+                let outcome =
+                    self.with_communicator(communicator, |library, of| match communicator.end() {
+                        true => Err(communicator.gone()),
+                        false => library.end(of, how),
+                    });
+                self.forget(communicator);
+                match communicator.is_lost() {
+                    true => Ok(()),
+                    false => outcome,
+                }
             }
             End::Abort => {
                 // At once: what the library waits for may never come.
                 if communicator.end() {
                     return Err(result::INVALID_ARGUMENT);
                 }
-                lock(&self.collectives.known).remove(&number);
+                self.forget(communicator);
                 if communicator.context.enter(&*self.api) != CUDA_SUCCESS {
                     return Err(result::CUDA_ERROR);
                 }
@@ -637,9 +690,7 @@ impl Session {
                 );
             };
             let outcome = match request {
-                Request::End(how) => shared
-                    .end_communicator(number, &communicator, how)
-                    .map(|()| 0),
+                Request::End(how) => shared.end_communicator(&communicator, how).map(|()| 0),
                 Request::Register(address, size, window) => {
                     shared.with_communicator(&communicator, |library, of| {
                         if window.is_some() {
@@ -794,7 +845,7 @@ impl Session {
         if !enqueued {
             shared.tell_failure(request, ready);
         }
-        shared.count_launches(ready, counts);
+        shared.count_launches(request, ready, counts);
         true
     }
 

@@ -1,6 +1,7 @@
 //! The engine for CUDA: opens a driver, describes its devices, then serves one session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use towline_backend::cuda::{CUdevice, CudaApi};
 use towline_transport::Connection;
@@ -29,6 +30,7 @@ pub struct CudaEngine {
     contexts: usize,
     broker: Arc<dyn Broker>,
     collectives: Option<OpenLibrary>,
+    patience: Option<Duration>,
 }
 
 impl CudaEngine {
@@ -51,6 +53,7 @@ impl CudaEngine {
             contexts,
             broker: Arc::new(NoBroker),
             collectives: None,
+            patience: None,
         })
     }
 
@@ -88,6 +91,15 @@ impl CudaEngine {
         }
     }
 
+    /// Has collectives wait for so long, and no longer, once another of their ranks is gone.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self {
+            patience: Some(patience),
+            ..self
+        }
+    }
+
     /// The devices in their encoding.
     pub fn snapshot(&self) -> &[u8] {
         &self.snapshot
@@ -116,7 +128,7 @@ impl CudaEngine {
             Arc::clone(&self.api),
             Arc::clone(&link),
             self.broker,
-            Collectives::new(self.collectives),
+            Collectives::new(self.collectives, self.patience),
         ));
         if !self.genuine {
             messages::forward(&shared);

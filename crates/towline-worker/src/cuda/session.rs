@@ -397,7 +397,9 @@ impl Session {
         });
         self.shared.start(move |shared| {
             // First: what they wait for may never come.
-            shared.collectives.release(&*shared.api, Some(context.id));
+            shared
+                .collectives
+                .release(&*shared.api, &shared.counters.bonds, Some(context.id));
             shared.streams.wait(&places);
             if !shared.ended() {
                 // Reads and writes under way end with the device's work.
@@ -507,7 +509,9 @@ impl Serve for Session {
     fn release_all(&mut self) {
         let (shared, (ended, is_over)) = (Arc::clone(&self.shared), mpsc::channel());
         let release = move || {
-            shared.collectives.release(&*shared.api, None);
+            shared
+                .collectives
+                .release(&*shared.api, &shared.counters.bonds, None);
             let _ = ended.send(());
         };
         // A library may wait for graphs that have its operations, which end later.

@@ -314,6 +314,11 @@ impl Streams {
 
     fn are_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed)
+    /// Whether parked requests have run.
+    pub(crate) fn have_passed(&self, places: &[Place]) -> bool {
+        places.is_empty() || self.lock().passed(places)
+    }
+
     }
 
     /// A stream is no more; nothing of it is parked.

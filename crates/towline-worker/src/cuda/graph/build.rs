@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
 use towline_wire::cuda::graph::{Copy, Edge, Fill, Operand, Place};
 
 use super::call::{Call, Kind};
-use crate::cuda::collective::Captured;
+use crate::cuda::collective::{Captured, Communicator};
 use crate::cuda::context::Context;
 use crate::cuda::shared::{Layout, Shared};
 use crate::link::Raw;
@@ -78,6 +78,8 @@ struct Placed {
     bodies: Vec<Built>,
     /// Of a launch.
     attributes: Vec<u64>,
+    /// Of its collectives.
+    communicators: Vec<Weak<Communicator>>,
 }
 
 impl Placed {
@@ -88,6 +90,7 @@ impl Placed {
             fetches: false,
             bodies: Vec::new(),
             attributes: Vec::new(),
+            communicators: Vec::new(),
         }
     }
 
@@ -259,6 +262,19 @@ impl Built {
     /// Notes an allocation that was added.
     pub(crate) fn allocated(&mut self, number: u64, node: Raw) {
         self.nodes.insert(number, Placed::new(node));
+    }
+
+    /// The communicators of its collectives.
+    pub(crate) fn communicators(&self) -> Vec<Weak<Communicator>> {
+        let own = |placed: &Placed| {
+            let inside = placed.bodies.iter().flat_map(Self::communicators);
+            let all = placed.communicators.iter().cloned().chain(inside);
+            all.collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = self.nodes.values().flat_map(own).collect();
+        all.sort_by_key(Weak::as_ptr);
+        all.dedup_by(|one, other| Weak::ptr_eq(one, other));
+        all
     }
 
     /// Whether there is a node of this number.
@@ -464,6 +480,7 @@ impl Builder<'_> {
     ) -> Result<Placed, CUresult> {
         let mut node: CUgraphNode = std::ptr::null_mut();
         let (place, none) = (&raw mut node, std::ptr::null());
+        let mut communicators = Vec::new();
         let native: CUgraph = graph.0.cast();
         let api = Arc::clone(&self.shared.api);
         let status = match work {
@@ -546,11 +563,15 @@ impl Builder<'_> {
                 let status = unsafe { api.cuGraphAddChildGraphNode(place, native, none, 0, child) };
                 // SAFETY: the graph is ours, and ends once.
                 unsafe { api.cuGraphDestroy(child) };
+                communicators.extend(operations.iter().map(Captured::communicator));
                 status
             }
         };
         done(status)?;
-        Ok(Placed::new(Raw(node.cast())))
+        Ok(Placed {
+            communicators,
+            ..Placed::new(Raw(node.cast()))
+        })
     }
 
     fn add_conditional(

@@ -8,11 +8,13 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
+use smallvec::SmallVec;
 use towline_backend::cuda::*;
 
 pub(crate) use build::{ATTRIBUTE_WORDS, Builder, Built, Calls, Kernel, Ready, Refused, Work};
 pub(crate) use call::{Call, Kind};
 
+use super::collective::{Communicator, Posted};
 use super::context::Context;
 use super::shared::{Shared, lock};
 use super::streams::Target;
@@ -46,6 +48,8 @@ pub(crate) struct Exec {
     retired: Mutex<Vec<Arc<Call>>>,
     context: Weak<Context>,
     context_id: u64,
+    /// Of its collectives.
+    communicators: Vec<Weak<Communicator>>,
     /// Launches, uploads and changes that the driver has not got.
     parked: AtomicUsize,
     launching: Mutex<()>,
@@ -164,6 +168,7 @@ impl Shared {
                 return Err(refused);
             }
         };
+        let communicators = held.communicators();
         drop(held);
         let exec = Exec {
             native,
@@ -173,6 +178,7 @@ impl Shared {
             retired: Mutex::default(),
             context: Arc::downgrade(context),
             context_id: context.id,
+            communicators,
             parked: AtomicUsize::new(0),
             launching: Mutex::default(),
         };
@@ -356,19 +362,33 @@ impl Exec {
         &self,
         shared: &Shared,
         target: &Target,
+        request: Posted,
         expecting: &[(Arc<Call>, u64)],
     ) -> CUresult {
+        let communicators: SmallVec<[Arc<Communicator>; 2]> = self
+            .communicators
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
         // Numbers in the order of the driver's launches.
         let launching = lock(&self.launching);
         for (call, number) in expecting {
             call.expect(*number);
         }
         // SAFETY: both are live: what ends the graph waits for parked launches.
-        let status = unsafe {
+        let launch = || unsafe {
             shared
                 .api
                 .cuGraphLaunch(self.native.0.cast(), target.stream())
         };
+        // What was captured of one that is gone is no more.
+        let status = match communicators.iter().any(|one| one.is_lost()) {
+            true => CUDA_ERROR_EXTERNAL_DEVICE,
+            false => launch(),
+        };
+        for communicator in communicators.iter().filter(|_| status == CUDA_SUCCESS) {
+            communicator.note(&*shared.api, target, request);
+        }
         if status != CUDA_SUCCESS {
             for (call, _) in expecting {
                 call.unexpect(shared, status);

@@ -479,8 +479,9 @@ impl Session {
             }
         };
         let exec = exec.park(&self.shared);
-        let go =
-            move |shared: &Arc<Shared>, target: &Target| exec.launch(shared, target, &expecting);
+        let go = move |shared: &Arc<Shared>, target: &Target| {
+            exec.launch(shared, target, (number, call), &expecting)
+        };
         self.issue_launch(number, call, &target, go);
         Ok(())
     }

@@ -1,0 +1,226 @@
+//! Communicators that have lost a rank. What the others have enqueued comes to no end then: NCCL's kernels wait on the device, and no program
+//! that waits for its stream would learn of it.
+//!
+//! The supervisor tells of the ends of sessions on its server, by [bonds](crate::bonds), and the library of connections to others that broke.
+//! A thread looks at both. Operations that have not come to their end some time later are ended with the communicator; a program whose other
+//! ranks end early, and that has nothing left to do with them, notices nothing.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest as _, Sha256};
+use smallvec::SmallVec;
+use towline_backend::cuda::*;
+use towline_backend::nccl::{Collectives as Library, result};
+use towline_wire::cuda::collective::Origin;
+
+use super::{Communicator, FAILED, Known, Posted, Shared};
+use crate::bonds::{BOND_BYTES, Bond};
+use crate::cuda::context;
+use crate::cuda::shared::lock;
+use crate::cuda::streams::Target;
+use crate::link::Raw;
+
+/// Operations have so long to come to their end once a rank is gone.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// Time between two looks, at most.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// The latest operations of a communicator.
+#[derive(Default)]
+pub(super) struct Latest {
+    /// An event of ours behind the last one.
+    event: Option<Raw>,
+    /// The last one of each stream.
+    streams: SmallVec<[(u64, Posted); 2]>,
+    /// Since when they have been seen to wait for a rank that is gone.
+    waiting_since: Option<Instant>,
+}
+
+/// The name of the bond between the ranks of a communicator: each derives the same.
+pub(super) fn bond_of(origin: &Origin, parent: Option<&Communicator>) -> Option<Bond> {
+    let mut digest = Sha256::new();
+    match origin {
+        Origin::Join { ids, .. } => ids.iter().for_each(|id| digest.update(id)),
+        Origin::Split { color, .. } => {
+            digest.update(parent?.name_child()?);
+            digest.update(color.to_le_bytes());
+        }
+        Origin::Shrink { .. } => digest.update(parent?.name_child()?),
+    }
+    digest.finalize().first_chunk::<BOND_BYTES>().copied()
+}
+
+impl Communicator {
+    /// A name for what comes from it next: ranks make communicators of one in the same order.
+    fn name_child(&self) -> Option<[u8; BOND_BYTES + 4]> {
+        let number = self.children.fetch_add(1, Ordering::Relaxed);
+        let mut name = [0; BOND_BYTES + 4];
+        name[..BOND_BYTES].copy_from_slice(&self.bond?);
+        name[BOND_BYTES..].copy_from_slice(&number.to_le_bytes());
+        Some(name)
+    }
+
+    /// Notes an operation that the driver has. Its context is current.
+    pub(crate) fn note(&self, api: &dyn CudaApi, target: &Target, request: Posted) {
+        let mut latest = lock(&self.latest);
+        let known = latest.streams.iter_mut().find(|(id, _)| *id == target.id);
+        match known {
+            Some((_, last)) => *last = request,
+            None => latest.streams.push((target.id, request)),
+        }
+        if latest.event.is_none() && !self.has_ended() {
+            latest.event = self.context.take_event(api).ok();
+        }
+        if let Some(event) = latest.event {
+            // SAFETY: the event is ours, the stream is live.
+            unsafe { api.cuEventRecord(event.0.cast(), target.stream()) };
+        }
+    }
+
+    /// Whether it was ended because a rank is gone.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// What calls for it fail with once it has ended.
+    pub(super) fn gone(&self) -> i32 {
+        match self.is_lost() {
+            true => self.failed.load(Ordering::Acquire),
+            false => result::INVALID_ARGUMENT,
+        }
+    }
+
+    /// Gives its event back, once it has ended.
+    pub(super) fn put_away(&self) {
+        if let Some(event) = lock(&self.latest).event.take() {
+            self.context.give_event(event);
+        }
+    }
+
+    /// Why operations may never come to their end.
+    fn cause(&self, library: &dyn Library) -> Option<i32> {
+        if self.bereaved.load(Ordering::Acquire) {
+            return Some(result::REMOTE_ERROR);
+        }
+        let state = self.ask(|of| library.state(of))?;
+        (!matches!(state, result::SUCCESS | result::IN_PROGRESS)).then_some(state)
+    }
+}
+
+impl Shared {
+    /// Binds a communicator to its ranks in other sessions, and has a thread look after it.
+    pub(super) fn attend(self: &Arc<Self>, communicator: &Arc<Communicator>) {
+        if communicator.made.ranks < 2 {
+            return;
+        }
+        if let Some(bond) = communicator.bond {
+            let bereaved = Arc::downgrade(communicator);
+            let ear = move || {
+                if let Some(communicator) = bereaved.upgrade() {
+                    communicator.bereaved.store(true, Ordering::Release);
+                }
+            };
+            let number = communicator.number;
+            self.counters.bonds.bind(bond, number, Box::new(ear));
+        }
+        if self.collectives.attended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (shared, patience) = (Arc::downgrade(self), self.collectives.patience);
+        let thread = std::thread::Builder::new().name("collectives".into());
+        if let Err(error) = thread.spawn(move || look_after(&shared, patience)) {
+            self.collectives.attended.store(false, Ordering::Release);
+            log::warn!("nothing will tell a program that another rank is gone: {error}");
+        }
+    }
+
+    /// A communicator is no more.
+    pub(super) fn forget(&self, communicator: &Communicator) {
+        communicator.put_away();
+        lock(&self.collectives.known).remove(&communicator.number);
+        if let Some(bond) = &communicator.bond {
+            self.counters.bonds.part(bond, communicator.number);
+        }
+    }
+
+    /// Ends a communicator that waits for a rank that is gone.
+    fn tend(&self, communicator: &Communicator, library: &dyn Library, patience: Duration) {
+        if communicator.has_ended() {
+            return;
+        }
+        let Some(cause) = communicator.cause(library) else {
+            return;
+        };
+        let is_pending = self.is_pending(communicator);
+        let mut latest = lock(&communicator.latest);
+        if !is_pending {
+            latest.waiting_since = None;
+            return;
+        }
+        let since = *latest.waiting_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < patience {
+            return;
+        }
+        let streams = std::mem::take(&mut latest.streams);
+        drop(latest);
+        let _losing = lock(&communicator.losing);
+        communicator.fail(cause);
+        communicator.lost.store(true, Ordering::Release);
+        if communicator.end() {
+            return;
+        }
+        log::warn!(
+            "rank {} of {} waits for a rank that is gone: its collectives fail",
+            communicator.made.rank,
+            communicator.made.ranks
+        );
+        // Before those go on that wait for the streams.
+        for (stream, (number, call)) in streams {
+            self.settle(number, call, stream, FAILED);
+        }
+        if communicator.context.enter(&*self.api) == CUDA_SUCCESS {
+            let _ = communicator.abort(library);
+            context::look_again();
+        }
+        communicator.put_away();
+    }
+
+    /// Whether operations have not come to their end.
+    fn is_pending(&self, communicator: &Communicator) -> bool {
+        if !self.streams.have_passed(&communicator.places()) {
+            return true;
+        }
+        let latest = lock(&communicator.latest);
+        latest.event.is_some_and(|event| {
+            // SAFETY: the event is ours: whoever gives it back takes it out first.
+            let status = unsafe { self.api.cuEventQuery(event.0.cast()) };
+            status == CUDA_ERROR_NOT_READY
+        })
+    }
+}
+
+/// Looks after a session's communicators as long as it lives.
+fn look_after(shared: &Weak<Shared>, patience: Duration) {
+    loop {
+        std::thread::sleep(LOOK.min(patience / 4));
+        let Some(shared) = shared.upgrade().filter(|shared| !shared.ended()) else {
+            return;
+        };
+        let Some(library) = shared.collectives.library() else {
+            return;
+        };
+        let known: Vec<_> = lock(&shared.collectives.known)
+            .values()
+            .filter_map(|known| match known {
+                Known::There(communicator) => Some(Arc::clone(communicator)),
+                Known::Making(_) | Known::GivenUp => None,
+            })
+            .filter(|communicator| communicator.made.ranks > 1)
+            .collect();
+        for communicator in known {
+            shared.tend(&communicator, &**library, patience);
+        }
+    }
+}
