@@ -4,15 +4,18 @@
 //! They lie in a folder of this user alone, in whose way nobody else can put anything: /run/towline for root, XDG_RUNTIME_DIR for
 //! others, and where there is neither a folder below the temporary one, in which everybody may have put something before us.
 
+use std::ffi::{CStr, CString};
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{Error, ErrorKind, Result};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Dir, DirEntry, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use towline_sys::jail::UnprivilegedUser;
 
@@ -274,11 +277,77 @@ fn make_locked(path: &Path) -> Result<File> {
 
 /// Removes a folder that a worker may have filled with anything. Does not follow links out of it.
 fn remove(folder: &Path) {
-    match std::fs::remove_dir_all(folder) {
+    match remove_tree(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             log::warn!("cannot remove {}: {error}", folder.display());
         }
         _ => {}
+    }
+}
+
+/// Has two folders open at a time, however deep they lie: what lies in a folder of `folder` is moved up into `folder`.
+fn remove_tree(folder: &Path) -> Result<()> {
+    let open = |parent, name: &CStr| {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(parent, name, flags, Mode::empty())
+    };
+    let path = CString::new(folder.as_os_str().as_bytes())?;
+    let root = open(CWD, &path)?;
+    let mut moved = 0;
+    loop {
+        let mut seen = 0;
+        for entry in entries_of(&root)? {
+            let entry = entry?;
+            seen += 1;
+            if remove_entry(&root, entry.file_name())? {
+                continue;
+            }
+            let inner = open(root.as_fd(), entry.file_name())?;
+            for entry in entries_of(&inner)? {
+                let entry = entry?;
+                if !remove_entry(&inner, entry.file_name())? {
+                    move_up(&inner, entry.file_name(), &root, &mut moved)?;
+                }
+            }
+            // A folder that did not tell all entries while others went is found again by the next look at `root`.
+            remove_entry(&root, entry.file_name())?;
+        }
+        if seen == 0 {
+            return Ok(rustix::fs::unlinkat(CWD, &path, AtFlags::REMOVEDIR)?);
+        }
+    }
+}
+
+fn entries_of(folder: &OwnedFd) -> Result<impl Iterator<Item = rustix::io::Result<DirEntry>>> {
+    let is_other = |entry: &rustix::io::Result<DirEntry>| {
+        let name = entry.as_ref().map(|entry| entry.file_name().to_bytes());
+        !matches!(name, Ok(b"." | b".."))
+    };
+    Ok(Dir::read_from(folder)?.filter(is_other))
+}
+
+/// Removes a file or an empty folder; false for a folder that is not.
+fn remove_entry(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<bool> {
+    let removed = match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Err(Errno::ISDIR) => rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR),
+        other => other,
+    };
+    match removed {
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::NOTEMPTY) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Moves a folder into `to`, under a name that is free there.
+fn move_up(from: &OwnedFd, name: &CStr, to: &OwnedFd, moved: &mut u64) -> rustix::io::Result<()> {
+    loop {
+        *moved += 1;
+        let free = format!("moved-{moved}");
+        match rustix::fs::renameat_with(from, name, to, free, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => {}
+            other => return other,
+        }
     }
 }
 
@@ -372,6 +441,25 @@ mod tests {
         entries
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect()
+    }
+
+    #[test]
+    fn folders_of_any_depth_are_removed() {
+        // In memory, where folders are made quickly.
+        let parent = tempfile::tempdir_in("/dev/shm").unwrap();
+        let top = parent.path().join("home");
+        std::fs::create_dir(&top).unwrap();
+        std::fs::create_dir_all(top.join("moved-1/moved-2/beside")).unwrap();
+        std::os::unix::fs::symlink(parent.path(), top.join("moved-1/link")).unwrap();
+        let mut folder = OwnedFd::from(File::open(&top).unwrap());
+        for _ in 0..20_000 {
+            rustix::fs::mkdirat(&folder, "deep", Mode::RWXU).unwrap();
+            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+            folder = rustix::fs::openat(&folder, "deep", flags, Mode::empty()).unwrap();
+        }
+        rustix::fs::mknodat(&folder, "fifo", rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        remove(&top);
+        assert!(!top.exists() && parent.path().exists());
     }
 
     #[test]
