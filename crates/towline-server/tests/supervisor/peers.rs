@@ -60,6 +60,8 @@ pub(super) fn server_that_is_not_listed_is_refused_by_both_sides() -> Result<(),
         assert!(from.connect(&text, &ticket).is_err(), "{text}");
         assert!(from.offer(&text).is_err(), "{text}");
     }
+    let said = from.offer("gpu2\n\u{1b}[2J").expect_err("it is not listed");
+    assert!(!said.contains(char::is_control), "{said}");
     assert!(elsewhere.accept().is_err(), "the server has connected");
     assert!(from.lane(0, 1).echoes() && to.lane(0, 1).echoes());
     Ok(())
