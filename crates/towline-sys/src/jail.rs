@@ -132,7 +132,7 @@ pub struct JailRequest {
     pub user: Option<UnprivilegedUser>,
     /// The numbers of user and group that this process was started with. It cannot know them in a user namespace.
     pub numbers: (u32, u32),
-    /// Whether other workers have that user too.
+    /// Whether workers have that user too that are not of the same job.
     pub shared_user: bool,
     /// The network that it reaches.
     pub network: Network,
@@ -159,7 +159,8 @@ pub struct Confinement {
     pub home: PathBuf,
     /// What this system did not permit, each with its reason.
     pub missing: Vec<String>,
-    /// Whether the kernel counts this worker's processes apart from others': it counts by user, within a user namespace for itself.
+    /// Whether the kernel counts this worker's processes, or those of its job, apart from others': it counts by user, within a user namespace
+    /// for itself.
     pub counts_processes: bool,
 }
 

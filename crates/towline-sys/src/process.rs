@@ -17,8 +17,8 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -71,11 +71,21 @@ pub struct Started {
 /// A child process that leads a session and process group of its own. Dropping it kills and reaps it.
 #[derive(Debug)]
 pub struct WorkerProcess {
-    pid: Pid,
-    pidfd: OwnedFd,
+    leader: Arc<Leader>,
     /// It is the first process of a PID namespace.
     is_first: bool,
-    reaped: bool,
+}
+
+/// Kills a worker from any thread, also while another waits for its end.
+#[derive(Clone, Debug)]
+pub struct Killer(Arc<Leader>);
+
+/// The process that leads a process group.
+#[derive(Debug)]
+struct Leader {
+    pid: Pid,
+    pidfd: OwnedFd,
+    reaped: Mutex<bool>,
 }
 
 /// How a process ended.
@@ -167,10 +177,12 @@ impl WorkerProcess {
         let (pid, pidfd) = started.while_trying_to(action())?;
         Ok(Started {
             process: Self {
-                pid,
-                pidfd,
+                leader: Arc::new(Leader {
+                    pid,
+                    pidfd,
+                    reaped: Mutex::new(false),
+                }),
                 is_first,
-                reaped: false,
             },
             output,
             missing,
@@ -179,47 +191,80 @@ impl WorkerProcess {
 
     /// Its process id.
     pub fn id(&self) -> u32 {
-        self.pid.as_raw_nonzero().get().unsigned_abs()
+        self.leader.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// The means to kill it from other threads.
+    pub fn killer(&self) -> Killer {
+        Killer(Arc::clone(&self.leader))
     }
 
     /// Waits until it has ended; `false` when `timeout` passed first. It stays to be reaped.
     pub fn wait_ended(&self, timeout: Duration) -> bool {
         // An error of poll can only mean that the descriptor is unusable; then the caller goes on to kill and reap.
-        wait_readable(self.pidfd.as_fd(), timeout).unwrap_or(true)
+        wait_readable(self.leader.pidfd.as_fd(), timeout).unwrap_or(true)
     }
 
     /// Kills it and everything it started, and waits for the end. Says how it ended, which is how it would have ended
     /// without this call if it was dead already.
-    pub fn kill_and_reap(mut self) -> Exit {
+    pub fn kill_and_reap(self) -> Exit {
         self.kill_and_reap_once()
     }
 
-    fn kill_and_reap_once(&mut self) -> Exit {
-        self.reaped = true;
-        // The group's number stays reserved as long as its leader is not reaped, so this cannot hit strangers. It
-        // fails only when all of the group is gone.
-        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
-        let exit = match reap(self.pidfd.as_fd()) {
+    fn kill_and_reap_once(&self) -> Exit {
+        self.leader.kill();
+        let exit = match self.leader.reap() {
             Exit::Code(code) if self.is_first => Exit::of_first(code),
             exit => exit,
         };
         // What the worker started itself (a compiler, a linker) came to us as subreaper: leave no zombies.
-        while let Ok(Some(_)) = rustix::process::waitpgid(self.pid, WaitOptions::empty()) {}
+        while let Ok(Some(_)) = rustix::process::waitpgid(self.leader.pid, WaitOptions::empty()) {}
         exit
     }
 }
 
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
-        if !self.reaped {
+        if !*self.leader.reaped() {
             self.kill_and_reap_once();
         }
     }
 }
 
-fn reap(pidfd: BorrowedFd<'_>) -> Exit {
+impl Killer {
+    /// Kills the worker and everything it started, unless it has been reaped. Does not wait.
+    pub fn kill(&self) {
+        self.0.kill();
+    }
+}
+
+impl Leader {
+    fn reaped(&self) -> MutexGuard<'_, bool> {
+        self.reaped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kill(&self) {
+        let reaped = self.reaped();
+        if !*reaped {
+            // The group's number stays reserved as long as its leader is not reaped, so this cannot hit strangers. It
+            // fails only when all of the group is gone.
+            let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+        }
+    }
+
+    /// Waits for the end, while others may kill.
+    fn reap(&self) -> Exit {
+        let pidfd = self.pidfd.as_fd();
+        wait(pidfd, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+        let mut reaped = self.reaped();
+        *reaped = true;
+        wait(pidfd, WaitIdOptions::EXITED)
+    }
+}
+
+fn wait(pidfd: BorrowedFd<'_>, options: WaitIdOptions) -> Exit {
     loop {
-        match rustix::process::waitid(WaitId::PidFd(pidfd), WaitIdOptions::EXITED) {
+        match rustix::process::waitid(WaitId::PidFd(pidfd), options) {
             Err(Errno::INTR) => {}
             Err(_) | Ok(None) => return Exit::Unknown,
             Ok(Some(status)) => {
@@ -465,6 +510,21 @@ mod tests {
         let (process, _channel) = shell("kill -SEGV $$");
         assert!(process.wait_ended(Duration::from_secs(10)));
         assert_eq!(process.kill_and_reap().to_string(), "SIGSEGV");
+    }
+
+    #[test]
+    fn worker_is_killed_while_its_end_is_awaited() {
+        let (process, channel) = shell("echo >&3; exec sleep 1000");
+        let killer = process.killer();
+        next_text(&channel);
+        let exit = std::thread::scope(|scope| {
+            let waits = scope.spawn(|| process.leader.reap());
+            killer.kill();
+            waits.join().unwrap()
+        });
+        assert_eq!(exit, Exit::Signal(libc::SIGKILL));
+        killer.kill();
+        assert_eq!(process.kill_and_reap(), Exit::Unknown);
     }
 
     #[test]

@@ -125,6 +125,11 @@ impl Jobs {
         })
     }
 
+    /// Whether jobs have networks of their own.
+    pub(super) fn have_network(&self) -> bool {
+        self.has_namespaces && self.config.reach == Reach::Local
+    }
+
     /// The job of that name, which is made if it has no members yet, with an account; or why there is none.
     pub(super) fn join(
         &self,
@@ -155,7 +160,7 @@ impl Jobs {
             let text = format!("no job for its collectives: {reason}");
             RejectCode::WorkerFailed.because(text)
         };
-        let own_network = self.config.reach == Reach::Local;
+        let own_network = self.have_network();
         let namespaces = self.has_namespaces.then(|| {
             let made = JobNamespaces::make(own_network, self.memory_bytes);
             made.map(Arc::new)

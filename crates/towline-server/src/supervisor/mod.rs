@@ -441,7 +441,8 @@ impl Supervisor {
         // Before the first worker, which this process cannot take along into another group.
         let groups = groups(&config);
         let timings = TimingFamilies::new();
-        let (pool, cuda_pool) = start_pools(&config, budget, &timings, interrupted)?;
+        let pins_lanes = jobs.as_ref().is_some_and(Jobs::have_network);
+        let (pool, cuda_pool) = start_pools(&config, budget, &timings, pins_lanes, interrupted)?;
         let monitor = match &config.nvml_worker {
             None => None,
             Some(program) => Some(Monitor::new(WorkerPool::start(
@@ -457,6 +458,7 @@ impl Supervisor {
                     },
                     images: Arc::default(),
                     offers: Offers::new(0, 0),
+                    pins_lanes,
                     timings: timings.of("nvml"),
                 },
             )?)),
@@ -666,6 +668,7 @@ fn start_pools(
     config: &SupervisorConfig,
     budget: Budget,
     timings: &TimingFamilies,
+    pins_lanes: bool,
     interrupted: &AtomicBool,
 ) -> Result<Pools, SupervisorError> {
     let pool = match &config.worker {
@@ -680,6 +683,7 @@ fn start_pools(
                 },
                 images: Arc::default(),
                 offers: Offers::new(0, 0),
+                pins_lanes,
                 timings: timings.of(Api::OpenCl.name()),
             };
             let pool = WorkerPool::start(config, program, RuntimeFolder::make()?, kind)?;
@@ -710,6 +714,7 @@ fn start_pools(
                     images(&config.images)?.with_most(budget.images.min(config.bounds.images)),
                 ),
                 offers: Offers::new(config.bounds.session_offers, budget.offers),
+                pins_lanes,
                 timings: timings.of(Api::Cuda.name()),
             };
             let folder = RuntimeFolder::make()?;

@@ -14,6 +14,7 @@ use towline_sys::process::{Started, WorkerProcess, WorkerProgram};
 use towline_worker::{Images, Offers};
 
 use super::ahead::{Ahead, Bounds};
+use super::control::KILL_LIMIT;
 use super::ending::Ending;
 use super::folder::RuntimeFolder;
 use super::job::{Account, Job};
@@ -47,6 +48,8 @@ pub(super) struct PoolKind {
     pub(super) images: Arc<Images>,
     /// Objects that their sessions share.
     pub(super) offers: Offers,
+    /// Connections that they are passed are pinned, for others have sockets that could lead them elsewhere.
+    pub(super) pins_lanes: bool,
     /// Times that they take.
     pub(super) timings: Timings,
 }
@@ -78,6 +81,7 @@ pub(super) struct WorkerPool {
     offers: Arc<Offers>,
     /// Device code that they bring.
     images: Arc<Images>,
+    pins_lanes: bool,
     timings: Timings,
     this: Weak<Self>,
 }
@@ -118,6 +122,8 @@ struct State {
     /// Whether it was logged what the jail lacks.
     jail_told: bool,
     stopping: bool,
+    /// When the end of workers is waited for no longer.
+    stop_by: Option<Instant>,
 }
 
 /// A client that waits for a worker.
@@ -208,6 +214,7 @@ impl WorkerPool {
                 last_failure: String::new(),
                 jail_told: false,
                 stopping: false,
+                stop_by: None,
             }),
             changed: Condvar::new(),
             spawner: Mutex::new(None),
@@ -215,6 +222,7 @@ impl WorkerPool {
             log_lines: config.bounds.log_lines,
             offers: Arc::new(kind.offers),
             images: kind.images,
+            pins_lanes: kind.pins_lanes,
             timings: kind.timings,
             this: this.clone(),
         });
@@ -441,10 +449,11 @@ impl WorkerPool {
         }
     }
 
-    /// Ends all workers and returns when they are reaped.
+    /// Ends all workers and returns when they are reaped, but for those that hang in the kernel.
     pub(super) fn stop(&self) {
         let mut state = lock(&self.state);
         state.stopping = true;
+        state.stop_by = Some(Instant::now() + WORKER_END_LIMIT + KILL_LIMIT);
         state.disappoint(usize::MAX, "the server is shutting down");
         for (number, (client, _)) in std::mem::take(&mut state.promised) {
             client.tell(Err("the server is shutting down".into()));
@@ -469,10 +478,17 @@ impl WorkerPool {
     fn start_wanted(&self) {
         let mut state = lock(&self.state);
         loop {
-            if state.stopping && state.live() == 0 {
-                return;
-            }
             let now = Instant::now();
+            if let Some(stop_by) = state.stop_by {
+                match state.live() {
+                    0 => return,
+                    left if stop_by <= now => {
+                        log::error!("{left} workers do not die: they hang in the kernel");
+                        return;
+                    }
+                    _ => {}
+                }
+            }
             let ready = state.ready.len();
             let review = state.ahead.review(ready, now);
             let wanted = state.wanted();
@@ -497,7 +513,8 @@ impl WorkerPool {
                 state = lock(&self.state);
                 continue;
             }
-            let until = [pausing, review].into_iter().flatten().min();
+            let until = [pausing, review, state.stop_by];
+            let until = until.into_iter().flatten().min();
             state = match until {
                 None => self
                     .changed
@@ -528,7 +545,7 @@ impl WorkerPool {
             None => Err(std::io::ErrorKind::NotFound.into()),
         };
         let home = home.map_err(|error| format!("no folder for it: {error}"))?;
-        let shared_user = user.is_none() || self.jail.user.is_some() || job.is_some();
+        let shared_user = user.is_none() || self.jail.user.is_some();
         let own_pids = !self.jail.disabled && self.program.kind.has_own_pids(shared_user);
         let attempt = || {
             let (ours, theirs) = Channel::pair()?;
@@ -577,7 +594,7 @@ impl WorkerPool {
                 ours,
                 Arc::clone(&self.offers),
                 Arc::clone(&self.images),
-                job.is_some_and(|job| job.network() == Network::Job),
+                self.pins_lanes,
             );
             output::follow(output, worker.label(), self.log_lines)?;
             log::debug!("worker {} starts", worker.pid());

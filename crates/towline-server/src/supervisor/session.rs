@@ -472,7 +472,8 @@ impl Session {
             true => Enforcement::Cgroup,
             false => otherwise,
         };
-        let processes = match self.worker.counts_processes() {
+        // Those of a job are counted together.
+        let processes = match self.worker.counts_processes() && self.job.is_none() {
             true => Enforcement::Rlimit,
             false => Enforcement::None,
         };

@@ -1,7 +1,8 @@
 //! One worker process, from start to reaping.
 //!
 //! A thread per worker reads what it says until the channel ends, then kills what is left, reaps it and reports how it
-//! ended. Nobody else touches the process, so nobody signals a number that means another process by now.
+//! ended. A worker that does not end in time is killed by the thread that waits for it: what a worker says may hold its own
+//! reading thread up.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FileType, fstat};
 use towline_sys::SysError;
 use towline_sys::channel::{Channel, Received};
 use towline_sys::pin::pin_to_peer;
-use towline_sys::process::{Exit, WorkerProcess};
+use towline_sys::process::{Exit, Killer, WorkerProcess};
 use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
 use towline_wire::control::{AttachPreamble, LaneKey};
 use towline_wire::control::{SHOWN_TEXT, printable};
@@ -47,6 +49,7 @@ pub(super) type RoomMaker = Box<dyn Fn(bool) -> bool + Send>;
 pub(super) struct Worker {
     number: u64,
     pid: u32,
+    killer: Killer,
     /// Its user and group, where the server has given it some.
     user: Option<(u32, u32)>,
     /// Its name in the log.
@@ -54,8 +57,8 @@ pub(super) struct Worker {
     channel: Channel,
     offers: Arc<Offers>,
     images: Arc<Images>,
-    /// It may connect to others, in a network that is not that of its lanes.
-    is_apart: bool,
+    /// Connections that it is passed lead nowhere else.
+    pins_lanes: bool,
     snapshot: OnceLock<Vec<u8>>,
     started: Instant,
     /// Whether the kernel counts its processes apart from others'.
@@ -68,6 +71,8 @@ pub(super) struct Worker {
 struct State {
     /// We asked it to end.
     ending: bool,
+    /// It did not, and was killed: nothing more is heard of it.
+    killed: bool,
     reaped: bool,
     statistics: Statistics,
     statistics_asked: u64,
@@ -89,6 +94,15 @@ struct State {
     last_words: Option<(String, ErrorKind)>,
 }
 
+/// Whether other sessions may be given a descriptor: a file, a device's node or something anonymous. By a socket, a session would reach
+/// networks that it is kept from.
+fn may_be_shared(descriptor: &OwnedFd) -> bool {
+    let kind = fstat(descriptor).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let file = [FileType::RegularFile, FileType::CharacterDevice];
+    // Anonymous files have no type.
+    kind.is_ok_and(|kind| kind == FileType::Unknown || file.contains(&kind))
+}
+
 impl Worker {
     /// A worker that was just started. [`watch`](Self::watch) it.
     /// What its session shares with others is in `offers`, and what all of them bring in `images`.
@@ -99,17 +113,18 @@ impl Worker {
         channel: Channel,
         offers: Arc<Offers>,
         images: Arc<Images>,
-        is_apart: bool,
+        pins_lanes: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
             number,
             pid: process.id(),
+            killer: process.killer(),
             user,
             label: Label::new(process.id()),
             channel,
             offers,
             images,
-            is_apart,
+            pins_lanes,
             snapshot: OnceLock::new(),
             started: Instant::now(),
             counts_processes: AtomicBool::new(false),
@@ -229,9 +244,10 @@ impl Worker {
         }
     }
 
-    /// Has a connection of this host's network lead nowhere else in a worker that may connect to others.
+    /// Has a connection of this host's network lead nowhere else, where workers may connect to others in networks of jobs. It may reach such
+    /// a worker from any other of its tenant, over a local socket.
     fn keep_apart(&self, descriptor: BorrowedFd<'_>) -> Result<(), SysError> {
-        match self.is_apart {
+        match self.pins_lanes {
             true => pin_to_peer(descriptor),
             false => Ok(()),
         }
@@ -334,12 +350,14 @@ impl Worker {
     }
 
     /// Waits for the end that [`ask_to_end`](Self::ask_to_end) asked for, kills when it does not come, and returns when
-    /// the process is reaped. False when it would not even die: it hangs in the kernel, and is reaped when it can be.
+    /// the process is reaped. False when it is not: it hangs in the kernel, and is reaped when it can be.
     pub(super) fn wait_reaped(&self, limit: Duration) -> bool {
         if self.wait_until_reaped(limit) {
             return true;
         }
-        // The reading thread sees the end of the channel and kills.
+        lock(&self.state).killed = true;
+        self.killer.kill();
+        // Wakes the reading thread.
         self.channel.shutdown();
         self.wait_until_reaped(Duration::from_secs(5))
     }
@@ -360,6 +378,10 @@ impl Worker {
                 Ok(None) => return None,
                 Err(error) => return Some(format!("{error}: {}", error.source)),
             };
+            // The channel gives all that was said before the kill.
+            if lock(&self.state).killed {
+                return None;
+            }
             let step = match protocol::decode(&bytes) {
                 Ok(message) => self.hear(message, descriptor, events),
                 Err(error) => Err(error.to_string()),
@@ -382,6 +404,9 @@ impl Worker {
                 kind,
                 bytes,
             } => {
+                if !descriptor.as_ref().is_none_or(may_be_shared) {
+                    return Err("it offers something that is no memory".into());
+                }
                 let offer = Offer {
                     kind,
                     bytes,
@@ -613,5 +638,34 @@ impl Worker {
         self.changed.notify_all();
         log::debug!("worker {} has ended ({exit})", self.pid);
         events.ended(self, ending);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::net::UdpSocket;
+    use std::os::unix::net::UnixStream;
+
+    use rustix::event::{EventfdFlags, eventfd};
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    #[test]
+    fn sockets_pipes_and_folders_are_not_shared() {
+        let shared: [OwnedFd; 3] = [
+            memfd_create("memory", MemfdFlags::empty()).unwrap(),
+            File::open("/dev/null").unwrap().into(),
+            eventfd(0, EventfdFlags::empty()).unwrap(),
+        ];
+        assert!(shared.iter().all(may_be_shared));
+        let refused: [OwnedFd; 4] = [
+            UdpSocket::bind("127.0.0.1:0").unwrap().into(),
+            UnixStream::pair().unwrap().0.into(),
+            std::io::pipe().unwrap().0.into(),
+            File::open("/").unwrap().into(),
+        ];
+        assert!(!refused.iter().any(may_be_shared));
     }
 }

@@ -53,6 +53,9 @@ pub use towline_worker::Counters;
 /// Exit code of a worker whose engine returned an error, in order.
 pub(crate) const ENGINE_ERROR_CODE: i32 = 1;
 
+/// Processes and threads of a job's sessions on this server are counted together: as many as so many sessions may have.
+const JOB_SESSIONS: u64 = 16;
+
 /// Whatever ended an engine. Its text reaches the client.
 pub type EngineError = Box<dyn Error + Send + Sync>;
 
@@ -383,9 +386,13 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                 {
                     log::warn!("{error}: {}", error.source);
                 }
+                let processes = match parameters.collectives {
+                    Some(_) => parameters.quota.processes.saturating_mul(JOB_SESSIONS),
+                    None => parameters.quota.processes,
+                };
                 if place.counts_processes
-                    && parameters.quota.processes > 0
-                    && let Err(error) = jail::limit_processes(parameters.quota.processes)
+                    && processes > 0
+                    && let Err(error) = jail::limit_processes(processes)
                 {
                     log::warn!("{error}: {}", error.source);
                 }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as LocalAddr, UnixListener, UnixStream};
 use std::process::Command;
@@ -94,6 +95,9 @@ fn obey(command: &str, spare: &Lane) -> String {
         "socket" => told(socket(object)),
         "interfaces" => told(interfaces()),
         "reconnect" => told(reconnect(spare, object)),
+        "unpin" => told(unpin(spare)),
+        "processes" => told(most_processes()),
+        "linger" => told(linger()),
         _ => "what?".into(),
     }
 }
@@ -159,15 +163,22 @@ fn connect_locally(name: &str) -> std::io::Result<String> {
 }
 
 fn socket(family: &str) -> std::io::Result<()> {
+    let protocol = match family {
+        "netlink xfrm" => {
+            rustix::net::Protocol::from_raw(rustix::net::RawProtocol::new(6).expect("it is not 0"))
+                .into()
+        }
+        _ => None,
+    };
     let (family, kind) = match family {
         "inet" => (libc::AF_INET, libc::SOCK_STREAM),
-        "netlink" => (libc::AF_NETLINK, libc::SOCK_RAW),
+        "netlink" | "netlink xfrm" => (libc::AF_NETLINK, libc::SOCK_RAW),
         "packet" => (libc::AF_PACKET, libc::SOCK_DGRAM),
         _ => (libc::AF_VSOCK, libc::SOCK_STREAM),
     };
     let family = rustix::net::AddressFamily::from_raw(family as u16);
     let kind = rustix::net::SocketType::from_raw(kind as u32);
-    rustix::net::socket(family, kind, None)?;
+    rustix::net::socket(family, kind, protocol)?;
     Ok(())
 }
 
@@ -215,6 +226,43 @@ fn reconnect(spare: &Lane, port: &str) -> std::io::Result<()> {
         0 => Err(Errno::TIMEDOUT.into()),
         _ => Ok(rustix::net::sockopt::socket_error(socket)??),
     }
+}
+
+/// Tries to take the filter off that keeps a lane with its peer.
+fn unpin(spare: &Lane) -> std::io::Result<()> {
+    let socket = spare.connection.descriptor();
+    let socket = socket.ok_or(std::io::ErrorKind::Unsupported)?;
+    let option = libc::SO_DETACH_FILTER;
+    // SAFETY: the option takes no value.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const option).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    match outcome {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// As many processes and threads as its user may have.
+fn most_processes() -> std::io::Result<String> {
+    let limits = std::fs::read_to_string("/proc/self/limits")?;
+    let mut lines = limits.lines();
+    let most = lines.find_map(|line| line.strip_prefix("Max processes"));
+    let most = most.and_then(|most| most.split_whitespace().next());
+    Ok(most.unwrap_or("none").to_owned())
+}
+
+/// Tries to have a close wait.
+fn linger() -> std::io::Result<()> {
+    let (socket, _other) = UnixStream::pair()?;
+    let limit = Some(Duration::from_secs(1));
+    Ok(rustix::net::sockopt::set_socket_linger(&socket, limit)?)
 }
 
 // --- The supervisor and its clients -----------------------------------------------------------------------------
@@ -339,6 +387,9 @@ pub(super) fn supervise() {
     println!("interfaces: {}", if alone { "lo alone" } else { "more" });
     println!("socket packet: {}", first.does("socket packet"));
     println!("socket vsock: {}", first.does("socket vsock"));
+    println!("socket netlink xfrm: {}", first.does("socket netlink xfrm"));
+    println!("linger: {}", first.does("linger"));
+    println!("most processes: {}", first.does("processes"));
     println!(
         "host service: {}",
         first.does(format!("connect {service_port}"))
@@ -371,6 +422,8 @@ pub(super) fn supervise() {
         "lane leads elsewhere: {}",
         first.does(format!("reconnect {service_port}"))
     );
+    // One without a job could give its lane to one that can connect.
+    println!("no job: lane set free: {}", others[3].1.does("unpin"));
     // The job lives on without its first member, and is gone with its last.
     drop(first);
     println!(

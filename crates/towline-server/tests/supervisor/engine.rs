@@ -105,6 +105,18 @@ impl Engine for EchoEngine {
                             let count = pongs.load(Relaxed).to_le_bytes();
                             let _ = lane.connection.send(&[IoSlice::new(&count)]);
                         }
+                        b"hold-up-" => {
+                            // The one of both that closes a socket last waits: most likely the reader for one of them.
+                            for _ in 0..32 {
+                                let broker = Arc::clone(&broker);
+                                std::thread::spawn(move || hold_reader_up(&*broker));
+                            }
+                            std::thread::sleep(Duration::from_secs(1));
+                            // Nothing but a kill ends it.
+                            let this = rustix::process::getpid();
+                            let _ =
+                                rustix::process::kill_process(this, rustix::process::Signal::STOP);
+                        }
                         b"offers--" => {
                             let count = offer_descriptors(&*broker).to_le_bytes();
                             let _ = lane.connection.send(&[IoSlice::new(&count)]);
@@ -130,6 +142,21 @@ impl Engine for EchoEngine {
         }
         Ok(())
     }
+}
+
+/// Sends a connection whose other end does not read, so that closing it waits.
+fn hold_reader_up(broker: &dyn towline_worker::Broker) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let place = listener.local_addr().expect("it has one");
+    let socket = std::net::TcpStream::connect(place).expect("it listens");
+    socket.set_nonblocking(true).expect("it can");
+    rustix::net::sockopt::set_socket_send_buffer_size(&socket, 1 << 12).expect("it can");
+    while std::io::Write::write(&mut &socket, &[0; 1 << 16]).is_ok() {}
+    let linger = Some(Duration::from_secs(600));
+    rustix::net::sockopt::set_socket_linger(&socket, linger).expect("it can");
+    broker.keep_image(&[0; 32], socket.into());
+    // Its other end is this process's as long as that lives.
+    std::mem::forget(listener);
 }
 
 /// Offers descriptors until that is refused; how many were taken.

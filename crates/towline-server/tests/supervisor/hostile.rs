@@ -254,3 +254,21 @@ pub(super) fn hostile_worker_cannot_harm_the_supervisor() -> Result<(), Failed> 
     }
     Ok(())
 }
+
+pub(super) fn worker_that_holds_its_reader_up_is_killed() -> Result<(), Failed> {
+    let server = serve(config("echo"));
+    let client = Client::session(&server.address);
+    let lane = client.lane(0, 1);
+    assert!(lane.echoes());
+    let worker = only_worker(&server.address);
+    lane.order(b"hold-up-");
+    let stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{worker}/stat"));
+        stat.is_ok_and(|stat| stat.contains(") T "))
+    };
+    wait_until("it stops", Duration::from_secs(20), stopped);
+    drop(client);
+    wait_until("it is gone", Duration::from_secs(20), || !alive(worker));
+    assert!(Client::session(&server.address).lane(0, 1).echoes());
+    Ok(())
+}

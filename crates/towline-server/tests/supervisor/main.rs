@@ -134,6 +134,7 @@ fn tests() -> Vec<Trial> {
             idle_queries_make_place_for_new_ones,
             client_that_never_reads_is_cut_off,
             hostile_worker_cannot_harm_the_supervisor,
+            worker_that_holds_its_reader_up_is_killed,
         }
         migration {
             session_that_has_moved_is_ended_and_audited,
