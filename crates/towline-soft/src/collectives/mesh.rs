@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, Tc
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
 use towline_backend::nccl::ID_BYTES;
 
 /// Begins an id of ours.
@@ -16,6 +17,14 @@ const ADDRESS_VARIABLE: &str = "TOWLINE_SOFT_NCCL_ADDRESS";
 /// Limits: of the time that a place to meet is kept for ranks that do not come, and of a stranger's to say who it is.
 const PATIENCE: Duration = Duration::from_secs(600);
 const STRANGER: Duration = Duration::from_secs(10);
+/// A host that is gone is noticed after so long: probes of an idle connection, and how many of them have no answer.
+const IDLE: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
+/// Times that nobody has come before it is looked whether somebody has gone.
+const LOOKS: u32 = 32;
+/// A rank has its connections; then, to each: all have.
+const JOINED: u8 = 1;
 /// Most ranks.
 const MOST: u32 = 4096;
 
@@ -111,7 +120,7 @@ fn number(bytes: &[u8]) -> u32 {
 
 /// Takes a connection whose other end knows the secret; `None` for a stranger. The rank, how many, and its address in bytes.
 fn greet(mut stream: TcpStream, secret: &[u8; SECRET]) -> Option<(TcpStream, u32, u32, [u8; 18])> {
-    stream.set_nodelay(true).ok()?;
+    prepare(&stream).ok()?;
     let mut bytes = [0; HELLO];
     let (deadline, mut read) = (Instant::now() + STRANGER, 0);
     while read < HELLO {
@@ -138,9 +147,40 @@ fn greet(mut stream: TcpStream, secret: &[u8; SECRET]) -> Option<(TcpStream, u32
     known.then_some((stream, rank, ranks, address))
 }
 
-fn accept_until(listener: &TcpListener, deadline: Instant) -> io::Result<TcpStream> {
+/// Small messages leave at once, and a host that is gone is noticed.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, INTERVAL)?;
+    Ok(sockopt::set_tcp_keepcnt(stream, PROBES)?)
+}
+
+/// What has come on a connection on which nothing need have; `None` where nothing has.
+fn look(mut stream: &TcpStream) -> io::Result<Option<u8>> {
+    let mut byte = [0];
+    stream.set_nonblocking(true)?;
+    let come = stream.read(&mut byte);
+    stream.set_nonblocking(false)?;
+    match come {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(_) => Ok(Some(byte[0])),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes a connection, as long as `others` find nobody missing.
+fn accept_until(
+    listener: &TcpListener,
+    deadline: Instant,
+    others: impl Fn() -> io::Result<()>,
+) -> io::Result<TcpStream> {
     listener.set_nonblocking(true)?;
-    loop {
+    for round in 1_u32.. {
+        if round.is_multiple_of(LOOKS) {
+            others()?;
+        }
         match listener.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(false)?;
@@ -158,14 +198,19 @@ fn accept_until(listener: &TcpListener, deadline: Instant) -> io::Result<TcpStre
             }
         }
     }
+    Err(io::ErrorKind::TimedOut.into())
 }
 
-/// Waits for all ranks, and tells each where the others are.
+/// Waits for all ranks, tells each where the others are, and waits until all have their connections. Where one is lost before, the others
+/// learn it by the end of the connections to here.
 fn host(listener: &TcpListener, secret: [u8; SECRET]) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     let mut come: Vec<Option<(TcpStream, [u8; 18])>> = Vec::new();
     loop {
-        let stream = accept_until(listener, deadline)?;
+        let stream = accept_until(listener, deadline, || {
+            let mut there = come.iter().flatten();
+            there.try_for_each(|(stream, _)| look(stream).map(|_| ()))
+        })?;
         let Some((stream, rank, ranks, address)) = greet(stream, &secret) else {
             continue;
         };
@@ -185,9 +230,26 @@ fn host(listener: &TcpListener, secret: [u8; SECRET]) -> io::Result<()> {
         .flatten()
         .flat_map(|(_, address)| *address)
         .collect();
-    come.iter_mut()
+    let mut joining: Vec<(TcpStream, bool)> = come
+        .into_iter()
         .flatten()
-        .try_for_each(|(stream, _)| stream.write_all(&table))
+        .map(|(stream, _)| (stream, false))
+        .collect();
+    joining
+        .iter_mut()
+        .try_for_each(|(stream, _)| stream.write_all(&table))?;
+    while !joining.iter().all(|(_, joined)| *joined) {
+        for (stream, joined) in &mut joining {
+            *joined |= look(stream)? == Some(JOINED);
+        }
+        if Instant::now() > deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The first last: this thread most likely ends with its process.
+    let mut joined = joining.iter_mut().rev();
+    joined.try_for_each(|(stream, _)| stream.write_all(&[JOINED]))
 }
 
 /// One rank's connections to the others.
@@ -212,6 +274,7 @@ impl Mesh {
         let deadline = Instant::now() + PATIENCE;
         let listener = TcpListener::bind((own_address()?, 0))?;
         let mut meeting = TcpStream::connect(place.address)?;
+        prepare(&meeting)?;
         let (own, all) = (rank as u32, ranks as u32);
         meeting.write_all(&hello(place.secret, own, all, listener.local_addr()?))?;
         let mut table = vec![0; ranks * 18];
@@ -222,12 +285,12 @@ impl Mesh {
             let ip: [u8; 16] = ip.try_into().unwrap_or_default();
             let ip = Ipv6Addr::from(ip).to_canonical();
             let mut stream = TcpStream::connect((ip, u16::from_le_bytes(*port)))?;
-            stream.set_nodelay(true)?;
+            prepare(&stream)?;
             stream.write_all(&hello(place.secret, own, all, listener.local_addr()?))?;
             peers[other] = Some(Peer::new(stream)?);
         }
         while peers.iter().skip(rank + 1).any(Option::is_none) {
-            let stream = accept_until(&listener, deadline)?;
+            let stream = accept_until(&listener, deadline, || look(&meeting).map(|_| ()))?;
             let Some((stream, other, of, _)) = greet(stream, &place.secret) else {
                 continue;
             };
@@ -237,6 +300,8 @@ impl Mesh {
                 _ => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
+        meeting.write_all(&[JOINED])?;
+        meeting.read_exact(&mut [0])?;
         Ok(Self { rank, ranks, peers })
     }
 
@@ -387,6 +452,27 @@ mod tests {
             assert!(right.join().expect("no panic").is_ok());
         });
         assert!(Mesh::join(&[0; ID_BYTES], 0, 1).is_err());
+    }
+
+    #[test]
+    fn rank_lost_while_others_join_ends_them() {
+        // Before the others have come, and once all have.
+        for ranks in [3, 2] {
+            let id = make_id().expect("loopback is there");
+            let place = Place::decode(&id).expect("it is ours");
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(move || Mesh::join(&id, 0, ranks));
+                let mut lost = TcpStream::connect(place.address).expect("it listens");
+                let hello = hello(place.secret, 1, ranks as u32, place.address);
+                lost.write_all(&hello).expect("it reads");
+                if ranks == 2 {
+                    let mut table = [0; 36];
+                    lost.read_exact(&mut table).expect("both have come");
+                }
+                drop(lost);
+                assert!(waiting.join().expect("no panic").is_err());
+            });
+        }
     }
 
     #[test]
