@@ -454,28 +454,26 @@ fn watch(
     pulse: Pulse,
 ) -> std::io::Result<()> {
     let (watched, asked) = (Arc::clone(link), Arc::clone(control));
-    std::thread::Builder::new()
-        .name("towline-control".into())
-        .spawn(move || {
-            let (mut connection, mut buffer) = (connection, buffer);
-            let reason = loop {
-                let cut = match listen(&*connection, &mut buffer, watched.name(), &asked, pulse) {
-                    Silence::Ended(reason) => break reason,
-                    Silence::Cut(reason) => reason,
-                };
-                connection.shutdown();
-                match place.resume(&cut, || watched.lost().is_some()) {
-                    Ok(resumed) => (connection, buffer) = resumed,
-                    Err(reason) => break reason,
-                }
-                asked.goes_on(Arc::clone(&connection));
+    crate::threads::named("towline-control").spawn(move || {
+        let (mut connection, mut buffer) = (connection, buffer);
+        let reason = loop {
+            let cut = match listen(&*connection, &mut buffer, watched.name(), &asked, pulse) {
+                Silence::Ended(reason) => break reason,
+                Silence::Cut(reason) => reason,
             };
-            asked.ended();
-            match asked.has_left() {
-                true => watched.end(reason),
-                false => watched.explained(reason),
+            connection.shutdown();
+            match place.resume(&cut, || watched.lost().is_some()) {
+                Ok(resumed) => (connection, buffer) = resumed,
+                Err(reason) => break reason,
             }
-        })?;
+            asked.goes_on(Arc::clone(&connection));
+        };
+        asked.ended();
+        match asked.has_left() {
+            true => watched.end(reason),
+            false => watched.explained(reason),
+        }
+    })?;
     link.expect_explanation();
     Ok(())
 }

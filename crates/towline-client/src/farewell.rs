@@ -26,7 +26,7 @@ pub fn leave<T: Send + 'static>(sessions: Vec<T>, goodbye: fn(&T)) {
 /// In a thread of its own: others of this process may hold any lock for ever by now, and a link may be full.
 fn say<T: Send + 'static>(sessions: Vec<T>, goodbye: fn(&T)) {
     let (sender, said) = channel();
-    let saying = std::thread::Builder::new().spawn(move || {
+    let saying = crate::threads::named("towline-leave").spawn(move || {
         sessions.iter().for_each(goodbye);
         // The other end is gone where nobody waits any more.
         let _ = sender.send(());

@@ -28,5 +28,6 @@ pub mod raw;
 mod rejoin;
 pub mod report;
 mod state;
+pub mod threads;
 pub mod timeline;
 pub mod tuning;

@@ -73,20 +73,18 @@ impl Payload {
     pub(crate) fn start(link: &Arc<Link>) -> std::io::Result<()> {
         for lane in link.payload.lanes() {
             let (link_in, lane_in) = (Arc::clone(link), Arc::clone(&lane));
-            std::thread::Builder::new()
-                .name("towline-payload-in".into())
-                .spawn(move || match receive(&link_in, &*lane_in) {
+            crate::threads::named("towline-payload-in").spawn(move || {
+                match receive(&link_in, &*lane_in) {
                     Ok(()) => link_in.lane_failed("the server closed a payload connection".into()),
                     Err(error) => link_in.lane_failed(error),
-                })?;
+                }
+            })?;
             let (link_out, lane_out) = (Arc::clone(link), lane);
-            std::thread::Builder::new()
-                .name("towline-payload-out".into())
-                .spawn(move || {
-                    if let Err(error) = transmit(&link_out, &*lane_out) {
-                        link_out.lane_failed(error.to_string());
-                    }
-                })?;
+            crate::threads::named("towline-payload-out").spawn(move || {
+                if let Err(error) = transmit(&link_out, &*lane_out) {
+                    link_out.lane_failed(error.to_string());
+                }
+            })?;
         }
         Ok(())
     }

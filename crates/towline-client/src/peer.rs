@@ -201,7 +201,7 @@ impl Control {
                 control.stay(reason);
             }
         };
-        let thread = std::thread::Builder::new().name("towline-move".into());
+        let thread = crate::threads::named("towline-move");
         if let Err(error) = thread.spawn(work) {
             self.stay(format!("a thread could not be started: {error}"));
         }
@@ -388,16 +388,14 @@ pub(crate) fn lane_between(first: &Remote, second: &Remote) -> Option<Arc<PeerLa
 /// Makes a lane on a thread of its own.
 fn start(key: (u64, u64), first: &Arc<Remote>, second: &Arc<Remote>) {
     let (one, other) = (Arc::clone(first), Arc::clone(second));
-    let started = std::thread::Builder::new()
-        .name("towline-peer".into())
-        .spawn(move || {
-            let lane = connect(&one, &other).or_else(|reason| {
-                log::debug!("{} to {}: {reason}", one.server(), other.server());
-                // Perhaps only one side can reach the other.
-                connect(&other, &one)
-            });
-            settle(key, &one, &other, lane);
+    let started = crate::threads::named("towline-peer").spawn(move || {
+        let lane = connect(&one, &other).or_else(|reason| {
+            log::debug!("{} to {}: {reason}", one.server(), other.server());
+            // Perhaps only one side can reach the other.
+            connect(&other, &one)
         });
+        settle(key, &one, &other, lane);
+    });
     if let Err(error) = started {
         settle(key, first, second, Err(error.to_string()));
     }

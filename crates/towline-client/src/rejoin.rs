@@ -271,6 +271,6 @@ impl Attempts {
 }
 
 fn spawn(body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    let thread = std::thread::Builder::new().name("towline-rejoin".into());
+    let thread = crate::threads::named("towline-rejoin");
     thread.spawn(body).map(drop)
 }

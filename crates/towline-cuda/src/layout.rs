@@ -51,7 +51,7 @@ impl Layout {
             }
             Travelling::Chosen(bytes) if bytes.len() >= READ_AHEAD => {
                 let ahead = Arc::clone(&layout);
-                let thread = std::thread::Builder::new().name("towline-image".into());
+                let thread = towline_client::threads::named("towline-image");
                 // Without a thread it is read when it is needed.
                 let _ = thread.spawn(move || {
                     ahead.contents();

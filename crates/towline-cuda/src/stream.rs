@@ -114,8 +114,7 @@ impl HostCalls {
         let mut held = lock(&self.0);
         if held.is_none() {
             let (sender, jobs) = channel::<Job>();
-            std::thread::Builder::new()
-                .name("towline-host".into())
+            towline_client::threads::named("towline-host")
                 .spawn(move || jobs.iter().for_each(|job| job()))
                 .ok()?;
             *held = Some(sender);

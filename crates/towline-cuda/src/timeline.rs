@@ -109,7 +109,7 @@ impl Collector {
     fn get() -> Option<&'static Self> {
         let made = COLLECTOR.get_or_init(|| {
             let (timed, receiver) = channel();
-            let thread = std::thread::Builder::new().name("towline-timeline".into());
+            let thread = towline_client::threads::named("towline-timeline");
             let started = thread.spawn(move || collect(&receiver));
             started.ok().map(|_| Self {
                 timed,

@@ -63,15 +63,13 @@ impl Worker {
     pub(crate) fn run(&'static self, job: impl FnOnce() + Send + 'static) {
         let jobs = self.jobs.get_or_init(|| {
             let (sender, receiver) = channel::<Job>();
-            let started = std::thread::Builder::new()
-                .name(self.name.into())
-                .spawn(move || {
-                    for job in receiver {
-                        if std::panic::catch_unwind(AssertUnwindSafe(job)).is_err() {
-                            log::error!("a callback panicked");
-                        }
+            let started = towline_client::threads::named(self.name).spawn(move || {
+                for job in receiver {
+                    if std::panic::catch_unwind(AssertUnwindSafe(job)).is_err() {
+                        log::error!("a callback panicked");
                     }
-                });
+                }
+            });
             match started {
                 Ok(_) => Some(Mutex::new(sender)),
                 Err(error) => {

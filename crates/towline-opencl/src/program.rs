@@ -617,14 +617,12 @@ impl ProgramCalls for Platform {
             return Ok(program.publish());
         };
         let handle = program.clone().publish();
-        let started = std::thread::Builder::new()
-            .name("towline-link".into())
-            .spawn(move || {
-                // The outcome is found in the build's status.
-                let _ = link(&program, &inputs, &options);
-                drop(building);
-                notify(function, Shared(program.handle()), user_data);
-            });
+        let started = towline_client::threads::named("towline-link").spawn(move || {
+            // The outcome is found in the build's status.
+            let _ = link(&program, &inputs, &options);
+            drop(building);
+            notify(function, Shared(program.handle()), user_data);
+        });
         if started.is_err() {
             // The application never learns of the handle.
             let _ = get::<Program>(handle).and_then(|program| program.release());

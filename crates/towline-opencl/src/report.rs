@@ -64,7 +64,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 fn device_time(remote: &Arc<Remote>) -> Option<Duration> {
     let (sender, answer) = channel();
     let asked = Arc::clone(remote);
-    let asking = std::thread::Builder::new().spawn(move || {
+    let asking = towline_client::threads::named("towline-report").spawn(move || {
         // Whoever gave up waiting has dropped the other end.
         let _ = sender.send(asked.usage().ok());
     });

@@ -432,7 +432,7 @@ impl Session {
                     let _ = link.wait_reply(number, Duration::ZERO);
                 }
             };
-            let thread = std::thread::Builder::new().name("towline-rest".into());
+            let thread = crate::threads::named("towline-rest");
             let _ = thread.spawn(take);
             return Err(RebuildError::Busy("the device has work that does not end"));
         }

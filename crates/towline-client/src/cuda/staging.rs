@@ -212,7 +212,7 @@ impl Session {
             let others = (share..size).step_by(share);
             let others: Vec<_> = others
                 .map(|start| {
-                    let name = std::thread::Builder::new().name("towline-copy".into());
+                    let name = crate::threads::named("towline-copy");
                     (start, name.spawn_scoped(scope, move || part(start)))
                 })
                 .collect();

@@ -153,14 +153,10 @@ impl Link {
             meter: Meter::default(),
         });
         let sending = Arc::clone(&link);
-        let thread = std::thread::Builder::new()
-            .name("towline-send".into())
-            .spawn(move || sending.send_loop())?;
+        let thread = crate::threads::named("towline-send").spawn(move || sending.send_loop())?;
         let _ = link.sender.set(thread.thread().clone());
         let reading = Arc::clone(&link);
-        std::thread::Builder::new()
-            .name("towline-read".into())
-            .spawn(move || reading.read_loop())?;
+        crate::threads::named("towline-read").spawn(move || reading.read_loop())?;
         Payload::start(&link)?;
         Ok(link)
     }

@@ -81,7 +81,7 @@ fn start_thread() -> bool {
     let Ok((reading, writing)) = std::io::pipe() else {
         return false;
     };
-    let thread = std::thread::Builder::new().name("towline-mirror".into());
+    let thread = towline_client::threads::named("towline-mirror");
     if thread.spawn(move || serve(reading)).is_err() {
         return false;
     }

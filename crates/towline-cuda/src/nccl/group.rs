@@ -312,7 +312,7 @@ impl Driver {
                 let parents: Vec<_> = parents.filter_map(|making| making.parent.clone()).collect();
                 parents.iter().for_each(|parent| parent.parent(true));
                 let unmade = asked.communicators.clone();
-                let named = std::thread::Builder::new().name("towline-nccl".into());
+                let named = towline_client::threads::named("towline-nccl");
                 let spawned = {
                     let parents = parents.clone();
                     named.spawn(move || asked.make_unwatched(&parents))

@@ -15,7 +15,7 @@ fn on_parts(
             .iter()
             .map(|&part| {
                 let work = &work;
-                let thread = std::thread::Builder::new().name("towline-build".into());
+                let thread = towline_client::threads::named("towline-build");
                 (part, thread.spawn_scoped(scope, move || work(part)))
             })
             .collect();
@@ -126,7 +126,7 @@ impl Job {
         let Some((function, user_data)) = callback else {
             return self.run();
         };
-        let thread = std::thread::Builder::new().name("towline-build".into());
+        let thread = towline_client::threads::named("towline-build");
         let started = thread.spawn(move || {
             // The outcome is found in the build's status.
             let _ = self.run();
