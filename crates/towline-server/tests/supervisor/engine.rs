@@ -106,12 +106,18 @@ impl Engine for EchoEngine {
                             let _ = lane.connection.send(&[IoSlice::new(&count)]);
                         }
                         b"hold-up-" => {
-                            // The one of both that closes a socket last waits: most likely the reader for one of them.
-                            for _ in 0..32 {
+                            // The one of both that closes the socket last waits: the reader, which has much to read before.
+                            for _ in 0..4 {
                                 let broker = Arc::clone(&broker);
-                                std::thread::spawn(move || hold_reader_up(&*broker));
+                                let token = towline_worker::Token([0; 32]);
+                                std::thread::spawn(move || {
+                                    loop {
+                                        broker.withdraw(token);
+                                    }
+                                });
                             }
-                            std::thread::sleep(Duration::from_secs(1));
+                            std::thread::sleep(Duration::from_millis(200));
+                            hold_reader_up(&*broker);
                             // Nothing but a kill ends it.
                             let this = rustix::process::getpid();
                             let _ =
@@ -150,7 +156,6 @@ fn hold_reader_up(broker: &dyn towline_worker::Broker) {
     let place = listener.local_addr().expect("it has one");
     let socket = std::net::TcpStream::connect(place).expect("it listens");
     socket.set_nonblocking(true).expect("it can");
-    rustix::net::sockopt::set_socket_send_buffer_size(&socket, 1 << 12).expect("it can");
     while std::io::Write::write(&mut &socket, &[0; 1 << 16]).is_ok() {}
     let linger = Some(Duration::from_secs(600));
     rustix::net::sockopt::set_socket_linger(&socket, linger).expect("it can");
