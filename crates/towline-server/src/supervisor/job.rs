@@ -14,6 +14,8 @@ use towline_sys::process::{JobNamespaces, can_change_user, can_have_network};
 use towline_transport::Registry;
 use towline_wire::control::{Reject, RejectCode, SHOWN_NAME, printable};
 
+use towline_worker::Bond;
+
 use super::folder::UserLease;
 use super::{SupervisorConfig, SupervisorError, lock};
 use crate::worker::process::{CollectivesGrant, describe};
@@ -69,6 +71,81 @@ pub(super) struct Job {
     config: CollectivesConfig,
     namespaces: Option<Arc<JobNamespaces>>,
     account: Account,
+    bonds: Arc<Bonds>,
+}
+
+/// Most bonds of a session, and most of a job that are lost.
+const BONDS: usize = 4096;
+
+/// What binds sessions of a job to each other: where one of them ends that was bound, the others of the bond are told.
+#[derive(Default)]
+pub(super) struct Bonds(Mutex<HashMap<Bond, Bound>>);
+
+/// A session that can be bound.
+pub(super) trait Fellow: Send + Sync {
+    /// Tells it that another session of a bond is gone. Does not wait.
+    fn lose(&self, bond: Bond);
+}
+
+/// Sessions of one bond, by the numbers of their workers.
+#[derive(Default)]
+struct Bound {
+    members: HashMap<u64, Weak<dyn Fellow>>,
+    /// One has ended.
+    lost: bool,
+}
+
+impl Bonds {
+    /// The session of a worker of this number is bound.
+    pub(super) fn bind(
+        &self,
+        worker: u64,
+        session: &Arc<impl Fellow + 'static>,
+        bond: Bond,
+    ) -> Result<(), String> {
+        let mut bonds = lock(&self.0);
+        let own = |bound: &&Bound| bound.members.contains_key(&worker);
+        if bonds.values().filter(own).count() >= BONDS {
+            return Err(format!("it has more than {BONDS} bonds"));
+        }
+        let bound = bonds.entry(bond).or_default();
+        let weak = Arc::downgrade(session);
+        bound.members.insert(worker, weak);
+        if bound.lost {
+            session.lose(bond);
+        }
+        Ok(())
+    }
+
+    /// A session is bound no more.
+    pub(super) fn part(&self, worker: u64, bond: &Bond) {
+        let mut bonds = lock(&self.0);
+        if let Some(bound) = bonds.get_mut(bond) {
+            bound.members.remove(&worker);
+            if bound.members.is_empty() {
+                bonds.remove(bond);
+            }
+        }
+    }
+
+    /// A worker has ended.
+    pub(super) fn end(&self, worker: u64) {
+        let mut bonds = lock(&self.0);
+        for (bond, bound) in bonds.iter_mut() {
+            if bound.members.remove(&worker).is_none() {
+                continue;
+            }
+            bound.lost = true;
+            for other in bound.members.values().filter_map(Weak::upgrade) {
+                other.lose(*bond);
+            }
+        }
+        // Some may come late to what is lost; not to so much.
+        let forgotten = |bound: &&Bound| bound.members.is_empty();
+        if bonds.values().filter(forgotten).count() > BONDS {
+            bonds.retain(|_, bound| !bound.members.is_empty());
+        }
+    }
 }
 
 impl Jobs {
@@ -173,6 +250,7 @@ impl Jobs {
             config: self.config.clone(),
             namespaces,
             account: account().map_err(failed)?,
+            bonds: Arc::default(),
         });
         jobs.insert(key, Arc::downgrade(&job));
         Ok(job)
@@ -202,6 +280,11 @@ impl Job {
 
     pub(super) fn namespaces(&self) -> Option<&Arc<JobNamespaces>> {
         self.namespaces.as_ref()
+    }
+
+    /// What binds its sessions.
+    pub(super) fn bonds(&self) -> Arc<Bonds> {
+        Arc::clone(&self.bonds)
     }
 
     /// The account that its workers share.
@@ -255,6 +338,52 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &join(&jobs, 1, "train").unwrap()));
         assert!(!Arc::ptr_eq(&first, &join(&jobs, 1, "test").unwrap()));
         assert!(!Arc::ptr_eq(&first, &join(&jobs, 2, "train").unwrap()));
+    }
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<Bond>>);
+
+    impl Fellow for Told {
+        fn lose(&self, bond: Bond) {
+            lock(&self.0).push(bond);
+        }
+    }
+
+    #[test]
+    fn end_of_session_is_told_to_those_bound_to_it() {
+        let bonds = Bonds::default();
+        let [first, second, third] = [(); 3].map(|()| Arc::new(Told::default()));
+        let [all, two, other] = [1, 2, 3].map(|name| [name; 16]);
+        for bond in [all, two] {
+            bonds.bind(1, &first, bond).unwrap();
+            bonds.bind(2, &second, bond).unwrap();
+        }
+        bonds.bind(3, &third, all).unwrap();
+        bonds.bind(3, &third, other).unwrap();
+        bonds.part(2, &two);
+        bonds.end(1);
+        let told = |of: &Told| lock(&of.0).clone();
+        assert_eq!((told(&first), told(&second)), (vec![], vec![all]));
+        assert_eq!(told(&third), [all]);
+        // Late, and anew where nobody is gone.
+        bonds.bind(4, &first, all).unwrap();
+        bonds.bind(4, &first, other).unwrap();
+        assert_eq!(told(&first), [all]);
+    }
+
+    #[test]
+    fn bonds_of_session_are_limited() {
+        let (bonds, session) = (Bonds::default(), Arc::new(Told::default()));
+        let name = |number: usize| (number as u128).to_le_bytes();
+        for number in 0..BONDS {
+            bonds.bind(1, &session, name(number)).unwrap();
+        }
+        assert!(bonds.bind(1, &session, name(BONDS)).is_err());
+        bonds.bind(2, &session, name(BONDS)).unwrap();
+        // Lost ones without members are dropped before there are twice as many.
+        bonds.end(2);
+        bonds.end(1);
+        assert_eq!(lock(&bonds.0).len(), 0);
     }
 
     #[test]

@@ -595,6 +595,7 @@ impl WorkerPool {
                 Arc::clone(&self.offers),
                 Arc::clone(&self.images),
                 self.pins_lanes,
+                job.map(Job::bonds),
             );
             output::follow(output, worker.label(), self.log_lines)?;
             log::debug!("worker {} starts", worker.pid());

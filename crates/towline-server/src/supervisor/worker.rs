@@ -21,12 +21,13 @@ use towline_wire::control::{SHOWN_TEXT, printable};
 
 use super::ending::{Cause, Ending};
 use super::folder::WorkerHome;
+use super::job::{Bonds, Fellow};
 use super::output::Label;
 use super::session::LaneAccount;
 use super::tenant::{MemoryShare, Tenant};
 use super::turns::TurnSeat;
 use super::{WORKER_END_LIMIT, lock, random};
-use towline_worker::{Images, Offer, Offers, Reserved, Token, Turn};
+use towline_worker::{Bond, Images, Offer, Offers, Reserved, Token, Turn};
 
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
 use crate::worker::protocol::{self, ErrorKind, FromWorker, Secret, ToWorker};
@@ -59,6 +60,8 @@ pub(super) struct Worker {
     images: Arc<Images>,
     /// Connections that it is passed lead nowhere else.
     pins_lanes: bool,
+    /// Those of its job's sessions.
+    bonds: Option<Arc<Bonds>>,
     snapshot: OnceLock<Vec<u8>>,
     started: Instant,
     /// Whether the kernel counts its processes apart from others'.
@@ -103,6 +106,12 @@ fn may_be_shared(descriptor: &OwnedFd) -> bool {
     kind.is_ok_and(|kind| kind == FileType::Unknown || file.contains(&kind))
 }
 
+impl Fellow for Worker {
+    fn lose(&self, bond: Bond) {
+        self.answer(&ToWorker::Lost { bond }, None);
+    }
+}
+
 impl Worker {
     /// A worker that was just started. [`watch`](Self::watch) it.
     /// What its session shares with others is in `offers`, and what all of them bring in `images`.
@@ -114,6 +123,7 @@ impl Worker {
         offers: Arc<Offers>,
         images: Arc<Images>,
         pins_lanes: bool,
+        bonds: Option<Arc<Bonds>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             number,
@@ -125,6 +135,7 @@ impl Worker {
             offers,
             images,
             pins_lanes,
+            bonds,
             snapshot: OnceLock::new(),
             started: Instant::now(),
             counts_processes: AtomicBool::new(false),
@@ -456,6 +467,19 @@ impl Worker {
                     return Err("it hands over a turn on a device that it has not".into());
                 }
             }
+            FromWorker::Bind { bond } => {
+                let bonds = self.bonds.as_ref();
+                bonds.ok_or("it has no job, and is bound to nobody")?.bind(
+                    self.number,
+                    self,
+                    bond,
+                )?;
+            }
+            FromWorker::Part { bond } => {
+                if let Some(bonds) = &self.bonds {
+                    bonds.part(self.number, &bond);
+                }
+            }
             FromWorker::MakeRoom { request, of_tenant } => self.make_room(request, of_tenant),
             FromWorker::ReturnMemory { bytes } => {
                 let mut state = lock(&self.state);
@@ -598,6 +622,9 @@ impl Worker {
         drop(home);
         self.label.wait_written(WORKER_END_LIMIT);
         self.offers.end(self.number);
+        if let Some(bonds) = &self.bonds {
+            bonds.end(self.number);
+        }
         let mut state = lock(&self.state);
         // The driver has freed what the process held.
         state.memory = None;

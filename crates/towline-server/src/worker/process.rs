@@ -42,7 +42,7 @@ use towline_sys::jail::{self, JailRequest};
 use towline_sys::process::{exit_now, limit_descriptors, take_channel};
 use towline_transport::{Connection, Registry};
 use towline_wire::control::{LaneEnd, LaneKey, Message, NvmlAnswers, NvmlQuestions};
-use towline_worker::{Broker, Reserved, RunError, Scheduler, Turn};
+use towline_worker::{Bond, Broker, Fellows, Reserved, RunError, Scheduler, Turn};
 
 use super::broker::ChannelBroker;
 use super::door::Door;
@@ -410,6 +410,10 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                         .turns
                         .schedule(scheduled_devices, Box::new(ChannelScheduler(channel)));
                 }
+                if parameters.collectives.is_some() {
+                    let channel = Arc::clone(channel);
+                    counters.bonds.keep(Box::new(ChannelFellows(channel)));
+                }
                 let host_memory = parameters.quota.host_memory_bytes;
                 if parameters.limits_own_memory
                     && host_memory > 0
@@ -506,6 +510,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                 _,
             ) => counters.turns.hear(device, Turn::from_number(turn), number),
             (ToWorker::RoomMade { request, made }, _) => broker.room_made(request, made),
+            (ToWorker::Lost { bond }, _) => counters.bonds.lose(&bond),
             (ToWorker::End, _) if engine.is_some() => return 0,
             (ToWorker::End, _) => {
                 // Wakes the engine wherever it waits; it returns, and its thread ends the process. If it cannot (it
@@ -536,6 +541,20 @@ impl Scheduler for ChannelScheduler {
 
     fn over(&self, device: u32, number: u64) {
         tell(&self.0, &FromWorker::TurnOver { device, number });
+    }
+}
+
+/// The supervisor as the one that keeps bonds.
+#[derive(Debug)]
+struct ChannelFellows(Arc<Channel>);
+
+impl Fellows for ChannelFellows {
+    fn bind(&self, bond: Bond) {
+        tell(&self.0, &FromWorker::Bind { bond });
+    }
+
+    fn part(&self, bond: Bond) {
+        tell(&self.0, &FromWorker::Part { bond });
     }
 }
 

@@ -13,7 +13,7 @@ use towline_sys::SysError;
 use towline_sys::channel::{self, Channel};
 use towline_sys::jail::JailRequest;
 use towline_wire::control::LaneKey;
-use towline_worker::{DIGEST_BYTES, TOKEN_BYTES, Taken};
+use towline_worker::{Bond, DIGEST_BYTES, TOKEN_BYTES, Taken};
 
 use crate::supervisor::Quota;
 
@@ -117,6 +117,11 @@ pub(crate) enum ToWorker {
         turn: u8,
         /// Of the turn.
         number: u64,
+    },
+    /// Another session of a bond is gone.
+    Lost {
+        /// The bond.
+        bond: Bond,
     },
     /// The session is over: let go of everything and exit.
     End,
@@ -249,6 +254,16 @@ pub(crate) enum FromWorker {
         device: u32,
         /// Of the turn.
         number: u64,
+    },
+    /// The session is bound to others of its job.
+    Bind {
+        /// By this.
+        bond: Bond,
+    },
+    /// It is bound no more.
+    Part {
+        /// By this.
+        bond: Bond,
     },
     /// The engine has returned; the worker exits.
     Finished {
