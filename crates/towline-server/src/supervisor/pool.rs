@@ -587,16 +587,12 @@ impl WorkerPool {
                 jail,
                 home: home.path().to_owned(),
             };
-            let worker = Worker::new(
-                number,
-                &process,
-                numbers,
-                ours,
+            let shares = (
                 Arc::clone(&self.offers),
                 Arc::clone(&self.images),
-                self.pins_lanes,
                 job.map(Job::bonds),
             );
+            let worker = Worker::new(number, &process, numbers, ours, shares, self.pins_lanes);
             output::follow(output, worker.label(), self.log_lines)?;
             log::debug!("worker {} starts", worker.pid());
             let mut state = lock(&self.state);

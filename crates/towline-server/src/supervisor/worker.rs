@@ -114,16 +114,14 @@ impl Fellow for Worker {
 
 impl Worker {
     /// A worker that was just started. [`watch`](Self::watch) it.
-    /// What its session shares with others is in `offers`, and what all of them bring in `images`.
+    /// Its session shares with others by offers, images that all of them bring, and the bonds of its job.
     pub(super) fn new(
         number: u64,
         process: &WorkerProcess,
         user: Option<(u32, u32)>,
         channel: Channel,
-        offers: Arc<Offers>,
-        images: Arc<Images>,
+        (offers, images, bonds): (Arc<Offers>, Arc<Images>, Option<Arc<Bonds>>),
         pins_lanes: bool,
-        bonds: Option<Arc<Bonds>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             number,
