@@ -143,14 +143,8 @@ impl Driver {
     pub(crate) fn map_pinned(&self, size: usize) -> Option<*mut c_void> {
         let size = size.checked_next_multiple_of(PAGE)?;
         let room = size.checked_next_multiple_of(ROUND)? as u64;
-        let placed = (0..super::ATTEMPTS).find_map(|_| {
-            let address = self.mirrors.next_address(room);
-            let place = super::region::map_private(Some(address), size);
-            if place.is_none() {
-                self.mirrors.next_address(1 << 30);
-            }
-            place
-        });
+        let put = |address| Ok(super::region::map_private(Some(address), size));
+        let placed = self.mirrors.place(room, put).ok().flatten();
         // Copies do not care; kernels do not reach it there.
         placed.or_else(|| super::region::map_private(None, size))
     }
@@ -162,6 +156,7 @@ impl Driver {
         }
         let size = size.checked_next_multiple_of(PAGE).unwrap_or(size);
         super::region::unmap(address as usize, size);
+        self.mirrors.leave(address);
         Ok(())
     }
 

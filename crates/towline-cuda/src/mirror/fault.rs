@@ -5,16 +5,16 @@ use std::cell::UnsafeCell;
 use std::io::{PipeReader, Read as _};
 use std::mem::MaybeUninit;
 use std::os::fd::IntoRawFd as _;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use libc::{c_int, c_void, siginfo_t};
 
 use super::Mirror;
 
-/// Where mirrors lie, for the handler: replaced as a whole, and never freed, since a handler may be reading it.
-static PLACES: AtomicPtr<Vec<(usize, usize)>> = AtomicPtr::new(std::ptr::null_mut());
-/// The mirrors, for the thread.
+/// Where mirrors lie, for the handler.
+static PLACES: Chunk = Chunk::new();
+/// The mirrors, for the thread, in the order of their places. The weak references of those that are free lead nowhere.
 static MIRRORS: Mutex<Vec<(usize, usize, Weak<Mirror>)>> = Mutex::new(Vec::new());
 /// Where the handler writes requests; -1 before there is a thread.
 static REQUESTS: AtomicI32 = AtomicI32::new(-1);
@@ -22,6 +22,48 @@ static REQUESTS: AtomicI32 = AtomicI32::new(-1);
 static OWNER: AtomicI32 = AtomicI32::new(0);
 /// What handled the signal before.
 static BEFORE: OnceLock<Before> = OnceLock::new();
+
+/// Places of one mirror each. Never freed, since a handler may be reading them, but used again.
+struct Chunk {
+    places: [Place; CHUNK],
+    next: AtomicPtr<Chunk>,
+}
+
+const CHUNK: usize = 256;
+
+/// Begins and ends at the same address where there is none. The handler may see a beginning and an end of two mirrors, which it then asks
+/// for in vain; of a mirror that the application knows it sees both.
+struct Place {
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+impl Place {
+    const fn new() -> Self {
+        Self {
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Chunk {
+    const fn new() -> Self {
+        Self {
+            places: [const { Place::new() }; CHUNK],
+            next: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    fn next(&self) -> Option<&'static Self> {
+        // SAFETY: chunks are never freed.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+fn chunks() -> impl Iterator<Item = &'static Chunk> {
+    std::iter::successors(Some(&PLACES), |chunk| chunk.next())
+}
 
 struct Before(UnsafeCell<libc::sigaction>);
 // SAFETY: it is written under the lock of `MIRRORS`, and read by handlers, which see it whole: it is written before ours is installed.
@@ -46,10 +88,21 @@ fn lock() -> std::sync::MutexGuard<'static, Vec<(usize, usize, Weak<Mirror>)>> {
     MIRRORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn publish(mirrors: &[(usize, usize, Weak<Mirror>)]) {
-    let places = mirrors.iter().map(|(start, end, _)| (*start, *end));
-    let places = Box::into_raw(Box::new(places.collect()));
-    PLACES.store(places, Ordering::Release);
+/// Says where the mirror with a number lies; the list of mirrors is locked.
+fn publish(number: usize, start: usize, end: usize) {
+    let mut chunk = &PLACES;
+    for _ in 0..number / CHUNK {
+        chunk = chunk.next().unwrap_or_else(|| {
+            let next = Box::into_raw(Box::new(Chunk::new()));
+            chunk.next.store(next, Ordering::Release);
+            // SAFETY: it is never freed.
+            unsafe { &*next }
+        });
+    }
+    let place = &chunk.places[number % CHUNK];
+    place.end.store(0, Ordering::Release);
+    place.start.store(start, Ordering::Release);
+    place.end.store(end, Ordering::Release);
 }
 
 /// Has faults in a mirror served from now on; whether they can be.
@@ -59,18 +112,28 @@ pub(super) fn add(mirror: &Arc<Mirror>) -> bool {
     if !is_running() && !start_thread() {
         return false;
     }
-    mirrors.retain(|(_, _, mirror)| mirror.strong_count() > 0);
-    mirrors.push((start, start + size, Arc::downgrade(mirror)));
-    publish(&mirrors);
+    let free = mirrors
+        .iter()
+        .position(|(_, _, known)| known.strong_count() == 0);
+    let number = free.unwrap_or(mirrors.len());
+    let known = (start, start + size, Arc::downgrade(mirror));
+    match mirrors.get_mut(number) {
+        Some(free) => *free = known,
+        None => mirrors.push(known),
+    }
+    publish(number, start, start + size);
     install();
     true
 }
 
 /// A mirror is about to end.
-pub(super) fn remove(start: usize) {
+pub(super) fn remove(mirror: &Mirror) {
     let mut mirrors = lock();
-    mirrors.retain(|(at, ..)| *at != start);
-    publish(&mirrors);
+    let is_it = |(_, _, known): &(usize, usize, Weak<Mirror>)| std::ptr::eq(known.as_ptr(), mirror);
+    if let Some(number) = mirrors.iter().position(is_it) {
+        mirrors[number] = (0, 0, Weak::new());
+        publish(number, 0, 0);
+    }
 }
 
 fn is_running() -> bool {
@@ -146,11 +209,15 @@ fn is_write(_context: *mut c_void) -> bool {
 }
 
 fn is_ours(address: usize) -> bool {
-    let places = PLACES.load(Ordering::Acquire);
-    // SAFETY: what is published is never freed.
-    let places = unsafe { places.as_ref() };
-    let mut places = places.into_iter().flatten();
-    is_running() && places.any(|(start, end)| (*start..*end).contains(&address))
+    is_running() && is_in_mirror(address)
+}
+
+fn is_in_mirror(address: usize) -> bool {
+    let mut places = chunks().flat_map(|chunk| &chunk.places);
+    places.any(|place| {
+        let start = place.start.load(Ordering::Acquire);
+        (start..place.end.load(Ordering::Acquire)).contains(&address)
+    })
 }
 
 /// Waits until the page may be used; `false` where it cannot be had.
@@ -233,5 +300,33 @@ fn serve(mut reading: PipeReader) {
         let word: *const AtomicU32 = &raw const request.outcome;
         // SAFETY: only the address is used: the request may be gone already.
         unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE, 1) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_mirrors_come_and_go() {
+        let of = |number: usize| 0x10_0000 * (number + 1);
+        let numbers = CHUNK - 1..2 * CHUNK + 2;
+        let are_there = || {
+            let mut numbers = numbers.clone();
+            numbers.all(|number| is_in_mirror(of(number) + 7) && !is_in_mirror(of(number) + 8))
+        };
+        let known = lock();
+        let publish_all =
+            |bytes| (numbers.clone()).for_each(|at| publish(at, of(at), of(at) + bytes));
+        publish_all(8);
+        assert!(are_there());
+        let chunks_before = chunks().count();
+        publish_all(0);
+        assert!(!numbers.clone().any(|number| is_in_mirror(of(number))));
+        publish_all(8);
+        assert!(are_there());
+        publish_all(0);
+        assert_eq!((chunks_before, chunks().count()), (3, 3));
+        drop(known);
     }
 }

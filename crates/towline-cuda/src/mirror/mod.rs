@@ -15,6 +15,7 @@
 mod ahead;
 mod calls;
 mod fault;
+mod places;
 mod region;
 mod twin;
 
@@ -30,6 +31,7 @@ use towline_client::raw::HostPtr;
 use crate::context::Context;
 use crate::driver::{Acting, Driver, actor, lock};
 use ahead::Ahead;
+use places::Places;
 use region::{Access, Region, Span};
 use smallvec::SmallVec;
 
@@ -202,7 +204,8 @@ pub(crate) struct Mirrors {
     all: Mutex<BTreeMap<u64, Arc<Mirror>>>,
     lanes: Mutex<HashMap<u64, Arc<PushLane>>>,
     sessions: Mutex<HashMap<u8, Arc<Mirrored>>>,
-    /// How far addresses have been given out.
+    places: Mutex<Places>,
+    /// How far addresses have ever been given out, from the first on: to be asked without a lock.
     given: AtomicU64,
     hints: Mutex<HashMap<u64, Hints>>,
 }
@@ -213,9 +216,38 @@ impl Mirrors {
         Arc::clone(lock(&self.sessions).entry(session).or_default())
     }
 
-    /// An address that this process has not used for such memory, with so much room.
-    fn next_address(&self, room: u64) -> u64 {
-        FIRST + self.given.fetch_add(reserved(room), Ordering::Relaxed)
+    /// A stream waits for nothing any more.
+    pub(crate) fn forget_stream(&self, stream: u64) {
+        for lane in lock(&self.lanes).values() {
+            lock(&lane.state).waited.remove(&stream);
+        }
+    }
+
+    /// What `put` makes at an address with so much room, tried until it finds nothing else there.
+    fn place<T>(
+        &self,
+        room: u64,
+        mut put: impl FnMut(u64) -> Result<Option<T>, CUresult>,
+    ) -> Result<Option<T>, CUresult> {
+        let mut tried = SmallVec::<[u64; 4]>::new();
+        let mut attempts = (0..ATTEMPTS).map_while(|_| {
+            let address = lock(&self.places).take(room)?;
+            self.given
+                .fetch_max(address - FIRST + reserved(room), Ordering::Relaxed);
+            tried.push(address);
+            Some(put(address).transpose())
+        });
+        let placed = attempts.find_map(|made| made).transpose();
+        // Where something else lies nobody looks again, unless that seems to be everywhere.
+        if !matches!(placed, Ok(Some(_))) {
+            tried.iter().for_each(|address| self.leave(*address));
+        }
+        placed
+    }
+
+    /// Nothing is at an address any more.
+    fn leave(&self, address: u64) {
+        lock(&self.places).give(address);
     }
 
     /// How much has been given out from the first address on.
@@ -688,7 +720,7 @@ impl Acting<'_> {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        fault::remove(self.region.view());
+        fault::remove(self);
     }
 }
 
@@ -860,35 +892,35 @@ impl Driver {
             .ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         // As far as the driver would align what is allocated next.
         let bytes = bytes.next_multiple_of(ALIGNMENT);
-        for _ in 0..ATTEMPTS {
-            let wanted = self.mirrors.next_address(size as u64);
+        let placed = self.mirrors.place(size as u64, |wanted| {
             let Some(region) = Region::at(wanted, size) else {
-                // Something else is there.
-                self.mirrors.next_address(1 << 30);
-                continue;
+                return Ok(None);
             };
-            let address = region.view() as u64;
-            let Some(memory) = self.back(acting, address, size)? else {
-                continue;
+            let Some(memory) = self.back(acting, wanted, size)? else {
+                return Ok(None);
             };
-            let lane = self.push_lane(acting)?;
-            acting.post(&wire::Memset {
-                stream: wire::StreamHandle(lane.stream),
-                address,
-                pitch: 0,
-                value: 0,
-                element_size: 4,
-                width: (size / 4) as u64,
-                height: 1,
-            })?;
-            pushed(acting.session, acting.context.number, &lane)?;
-            self.enter_mirror(Mirror::new(region, bytes, acting, lane, memory))?;
-            return Ok(address);
-        }
-        log::warn!(
-            "managed memory needs addresses that are free in this process and on the server: none were found"
-        );
-        Err(CUDA_ERROR_OUT_OF_MEMORY)
+            Ok(Some((region, memory)))
+        })?;
+        let Some((region, memory)) = placed else {
+            log::warn!(
+                "managed memory needs addresses that are free in this process and on the server: none were found"
+            );
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        };
+        let address = region.view() as u64;
+        let lane = self.push_lane(acting)?;
+        acting.post(&wire::Memset {
+            stream: wire::StreamHandle(lane.stream),
+            address,
+            pitch: 0,
+            value: 0,
+            element_size: 4,
+            width: (size / 4) as u64,
+            height: 1,
+        })?;
+        pushed(acting.session, acting.context.number, &lane)?;
+        self.enter_mirror(Mirror::new(region, bytes, acting, lane, memory))?;
+        Ok(address)
     }
 
     /// Puts memory of the context's device at these addresses: its number. `None` where they are in use on the server.
@@ -954,7 +986,7 @@ impl Driver {
     /// What has a context's device use memory, and those of its server that reach it.
     fn access_of_all(&self, context: &Context) -> Result<Vec<u64>, CUresult> {
         let mut access = Vec::new();
-        for (number, device) in (0..).zip(&self.ready()?.devices) {
+        for (number, device) in (0..).zip(self.ready()?.devices()) {
             let is_own = number == context.device;
             if is_own
                 || device.session == context.session
@@ -977,7 +1009,10 @@ impl Driver {
         let acting = self.acting_in(self.context(mirror.context)?)?;
         // As the driver: what uses it is waited for.
         acting.synchronise_all()?;
-        mirror.give_back(&acting)
+        mirror.give_back(&acting)?;
+        drop(mirror);
+        self.mirrors.leave(address);
+        Ok(())
     }
 
     /// Whether an address begins memory that the application has allocated, and may free.
