@@ -1,5 +1,7 @@
 //! The CUDA engine on the host-memory device, with a client that says what each test likes.
 
+#[path = "support/blocks.rs"]
+mod blocks;
 #[path = "support/graphs.rs"]
 mod graphs;
 #[path = "support/room.rs"]

@@ -1,4 +1,5 @@
-//! Pinned host memory that transfers go through: blocks of two sizes, allocated when first needed, kept for the next.
+//! Pinned host memory that transfers go through: blocks of two sizes, allocated when first needed, kept for the next. A large block is
+//! cut into small ones where they are wanted, and is whole again when all of them have come back.
 //!
 //! A stream waits for blocks of its own only, which come back in its order: two streams would wait for each other's otherwise, though a
 //! kernel on one may wait for the copy on the other. So the limit holds for streams that have blocks; one that has none gets its first.
@@ -15,6 +16,9 @@ pub(crate) const SMALL: usize = 128 << 10;
 pub(crate) const LARGE: usize = 4 << 20;
 /// Most pinned memory of a context, but for the first block of a stream.
 const LIMIT: usize = 1 << 30;
+/// All small blocks of a large one.
+const ALL: u32 = u32::MAX;
+const _: () = assert!(LARGE / SMALL == ALL.count_ones() as usize);
 
 /// See the module's text.
 #[derive(Default)]
@@ -22,17 +26,77 @@ pub(crate) struct Pinned(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    small: Vec<Raw>,
-    large: Vec<Raw>,
-    /// What the driver gave, each of [`LARGE`] bytes.
-    slabs: Vec<Raw>,
+    slabs: Vec<Slab>,
+    /// Those of which nothing is in use, and those of which some small blocks are, by their places in the list.
+    whole: Vec<usize>,
+    cut: Vec<usize>,
+}
+
+/// What the driver gave, of [`LARGE`] bytes.
+struct Slab {
+    memory: Raw,
+    /// A bit for each small block that is free.
+    free: u32,
 }
 
 /// A block in use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block {
     pub(crate) memory: Raw,
-    large: bool,
+    slab: usize,
+    /// The bits of its part of the slab.
+    part: u32,
+}
+
+impl State {
+    /// Whether there is no block left.
+    fn is_empty(&self) -> bool {
+        self.whole.is_empty() && self.cut.is_empty()
+    }
+
+    /// A free block, a small one from a slab that is cut already if possible.
+    fn pop(&mut self, large: bool) -> Option<Block> {
+        let cut = self.cut.last().filter(|_| !large);
+        let index = cut.or(self.whole.last()).copied()?;
+        let slab = self.slabs.get_mut(index)?;
+        let before = slab.free;
+        let part = match large {
+            true => ALL,
+            false => 1 << before.trailing_zeros(),
+        };
+        slab.free &= !part;
+        let (memory, after) = (slab.memory, slab.free);
+        if before == ALL {
+            self.whole.pop();
+        }
+        match (before == ALL, after == 0) {
+            (true, false) => self.cut.push(index),
+            (false, true) => drop(self.cut.pop()),
+            _ => {}
+        }
+        let offset = part.trailing_zeros() as usize * SMALL;
+        Some(Block {
+            memory: Raw(memory.0.wrapping_byte_add(offset)),
+            slab: index,
+            part,
+        })
+    }
+
+    fn push(&mut self, block: Block) {
+        let Some(slab) = self.slabs.get_mut(block.slab) else {
+            return;
+        };
+        let before = slab.free;
+        slab.free |= block.part;
+        match (before == 0, slab.free == ALL) {
+            (true, false) => self.cut.push(block.slab),
+            (false, true) => self.cut.retain(|cut| *cut != block.slab),
+            _ => {}
+        }
+        if slab.free == ALL {
+            self.whole.push(block.slab);
+        }
+    }
 }
 
 impl Pinned {
@@ -40,8 +104,8 @@ impl Pinned {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block of at least `size` bytes, which must be at most [`LARGE`]; whatever the limit, if it is the `first` of its stream. The
-    /// memory's context must be current.
+    /// A block of at least `size` bytes, which must be at most [`LARGE`]; whatever the limit, if it is the `first` of its stream or
+    /// of its context's signal. The memory's context must be current.
     pub(crate) fn take(
         &self,
         api: &dyn CudaApi,
@@ -50,13 +114,8 @@ impl Pinned {
     ) -> Result<Block, CUresult> {
         let large = size > SMALL;
         let mut state = self.lock();
-        let free = if large {
-            state.large.pop()
-        } else {
-            state.small.pop()
-        };
-        if let Some(memory) = free {
-            return Ok(Block { memory, large });
+        if let Some(block) = state.pop(large) {
+            return Ok(block);
         }
         if !first && state.slabs.len() >= LIMIT / LARGE {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
@@ -67,25 +126,26 @@ impl Pinned {
         if status != CUDA_SUCCESS {
             return Err(status);
         }
-        state.slabs.push(Raw(slab));
-        if large {
-            let memory = Raw(slab);
-            return Ok(Block { memory, large });
-        }
-        let parts = (1..LARGE / SMALL).map(|part| Raw(slab.wrapping_byte_add(part * SMALL)));
-        state.small.extend(parts);
-        let memory = Raw(slab);
-        Ok(Block { memory, large })
+        let index = state.slabs.len();
+        state.slabs.push(Slab {
+            memory: Raw(slab),
+            free: ALL,
+        });
+        state.whole.push(index);
+        state.pop(large).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
     }
 
-    /// Nothing reads or writes the block any more.
-    pub(crate) fn give(&self, block: Block) {
+    /// Whether there is a small block.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
+    /// Nothing reads or writes the block any more. Whether it is the only one there is: somebody may wait for it.
+    pub(crate) fn give(&self, block: Block) -> bool {
         let mut state = self.lock();
-        if block.large {
-            state.large.push(block.memory);
-        } else {
-            state.small.push(block.memory);
-        }
+        let only = state.is_empty();
+        state.push(block);
+        only
     }
 
     /// Gives everything back to the driver.
@@ -93,7 +153,49 @@ impl Pinned {
         let state = std::mem::take(&mut *self.lock());
         for slab in state.slabs {
             // SAFETY: the memory came from the driver, and no block of it is in use.
-            unsafe { api.cuMemFreeHost(slab.0) };
+            unsafe { api.cuMemFreeHost(slab.memory.0) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_backend::cuda::NullCuda;
+
+    use super::*;
+
+    #[test]
+    fn small_blocks_come_from_large_ones_and_back() {
+        let api = NullCuda::new(1);
+        let mut native = std::ptr::null_mut();
+        // SAFETY: a place for the result.
+        let retained = unsafe { api.cuDevicePrimaryCtxRetain(&raw mut native, 0) };
+        assert_eq!(retained, CUDA_SUCCESS);
+        // SAFETY: the context is live.
+        assert_eq!(unsafe { api.cuCtxSetCurrent(native) }, CUDA_SUCCESS);
+        let pinned = Pinned::default();
+        let fill = |size: usize| -> Vec<Block> {
+            let blocks = std::iter::from_fn(|| pinned.take(&api, size, false).ok());
+            blocks.collect()
+        };
+        let mut taken = fill(LARGE);
+        assert_eq!(taken.len(), LIMIT / LARGE);
+        assert!(!pinned.has_any());
+        // A stream without a block gets one whatever the limit.
+        taken.push(pinned.take(&api, LARGE, true).expect("the host has more"));
+        for size in [SMALL, LARGE, SMALL] {
+            let mut only = taken.iter().map(|block| pinned.give(*block));
+            assert!(only.next().expect("some were taken"));
+            assert!(only.all(|only| !only));
+            taken = fill(size);
+            assert_eq!(taken.len(), (LIMIT / LARGE + 1) * (LARGE / size.max(SMALL)));
+            let mut places: Vec<usize> = taken.iter().map(|block| block.memory.0.addr()).collect();
+            places.sort_unstable();
+            assert!(places.windows(2).all(|two| two[0] + size <= two[1]));
+        }
+        taken.iter().for_each(|block| drop(pinned.give(*block)));
+        pinned.release(&api);
+        // SAFETY: as above.
+        assert_eq!(unsafe { api.cuDevicePrimaryCtxRelease_v2(0) }, CUDA_SUCCESS);
     }
 }

@@ -40,7 +40,7 @@ impl Signal {
             return None;
         }
         let word = self.word.get_or_init(|| {
-            let block = context.pinned.take(api, SMALL, false).ok()?;
+            let block = context.pinned.take(api, SMALL, true).ok()?;
             // SAFETY: nobody else has the block, which stays pinned until the context ends.
             unsafe { block.memory.0.cast::<AtomicU32>().write(AtomicU32::new(0)) };
             Some(block.memory)

@@ -65,6 +65,8 @@ pub(crate) struct Depth {
     used: AtomicBool,
     /// Windows of transfers whose copies the driver has, or whose bytes are on their way to the client.
     windows: AtomicUsize,
+    /// Small blocks of pinned memory that copies use.
+    pub(crate) small_blocks: AtomicUsize,
 }
 
 impl Depth {
@@ -312,13 +314,13 @@ impl Streams {
         self.lock().streams.insert(target.key, stream);
     }
 
-    fn are_watched(&self) -> bool {
-        self.watched.load(Ordering::Relaxed)
     /// Whether parked requests have run.
     pub(crate) fn have_passed(&self, places: &[Place]) -> bool {
         places.is_empty() || self.lock().passed(places)
     }
 
+    fn are_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
     }
 
     /// A stream is no more; nothing of it is parked.

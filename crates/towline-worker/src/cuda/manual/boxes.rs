@@ -7,48 +7,52 @@ use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
 use super::transfer::read_failed;
+use crate::cuda::pinned::{Block, SMALL};
 use crate::cuda::region::{Area, Region, Way, blank};
 use crate::cuda::session::Session;
 use crate::cuda::shared::Shared;
 use crate::cuda::streams::{Places, Target};
 use crate::link::Raw;
 
-/// Copies the rows of a box to the device. The driver reads ordinary memory of a box when it likes, so they go through blocks.
-fn write_captured(shared: &Arc<Shared>, target: &Target, region: Region, data: &[u8]) -> CUresult {
-    let (mut next, size) = (0, data.len() as u64);
-    while next < size {
-        let length = region.window(next, size);
-        let block = match target.context.pinned.take(&*shared.api, length, false) {
-            Ok(block) => block,
+/// Copies the rows of a box to the device, from byte `next` of them on. The driver reads ordinary memory of a box when it likes, so they
+/// go through blocks, which `take` gives; it stops where there is none.
+fn write_captured(
+    shared: &Arc<Shared>,
+    target: &Target,
+    region: Region,
+    data: &[u8],
+    next: &mut usize,
+    take: impl Fn(&Shared, &Target) -> Result<Option<Block>, CUresult>,
+) -> CUresult {
+    while let Some(rest) = data.get(*next..).filter(|rest| !rest.is_empty()) {
+        let block = match take(shared, target) {
+            Ok(Some(block)) => block,
+            Ok(None) => return CUDA_SUCCESS,
             Err(status) => return status,
         };
-        let Some(part) = data
-            .get(next as usize..)
-            .and_then(|rest| rest.get(..length))
-        else {
+        let length = region.window(*next as u64, data.len() as u64);
+        let length = length.min(SMALL);
+        let Some(part) = rest.get(..length) else {
             return CUDA_ERROR_INVALID_VALUE;
         };
         // SAFETY: the block has room for the part, and nobody else uses it.
         unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), block.memory.0.cast(), length) };
-        let (api, stream, part) = (&*shared.api, target.stream(), (next, length));
+        let (api, stream, part) = (&*shared.api, target.stream(), (*next as u64, length));
         // SAFETY: the block holds the bytes and is not given back before the copy is done.
         let status = unsafe {
             region.copy(api, stream, Way::ToDevice, part, block.memory, || {
                 shared.enqueued(target);
             })
         };
-        // After a failure it is not known whether a copy reads the block: it stays out of use.
+        // After a failure too: a part of the copy may be under way.
+        let given = shared.give_small_behind(target, block);
         if status != CUDA_SUCCESS {
             return status;
         }
-        match shared.mark(target) {
-            Err(status) => return status,
-            Ok(mark) => {
-                let context = Arc::clone(&target.context);
-                shared.when_done(target, mark, move |_, _| context.pinned.give(block));
-            }
+        if let Err(status) = given {
+            return status;
         }
-        next += length as u64;
+        *next += length;
     }
     CUDA_SUCCESS
 }
@@ -102,17 +106,21 @@ impl Session {
                 return Ok(());
             }
         };
+        let mut next = 0;
         if self.shared.is_clear(&target, &[]) {
             let status = self.run(&target, |shared, target| {
-                write_captured(shared, target, region, data)
+                write_captured(shared, target, region, data, &mut next, Shared::take_small)
             });
-            self.shared.retire(data.len() as u64);
-            self.shared.settle(number, call, target.id, status);
-            return Ok(());
+            if status != CUDA_SUCCESS || next == data.len() {
+                self.shared.retire(data.len() as u64);
+                self.shared.settle(number, call, target.id, status);
+                return Ok(());
+            }
         }
         let data: Box<[u8]> = data.into();
         let go = move |shared: &Arc<Shared>, target: &Target| {
-            let status = write_captured(shared, target, region, &data);
+            let take = Shared::await_small;
+            let status = write_captured(shared, target, region, &data, &mut next, take);
             shared.retire(data.len() as u64);
             shared.tell_retired();
             status

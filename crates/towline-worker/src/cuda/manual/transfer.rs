@@ -10,6 +10,7 @@ use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 use towline_wire::push::Push;
 
+use crate::cuda::context::Context;
 use crate::cuda::pinned::{Block, LARGE, SMALL};
 use crate::cuda::region::{Region, Way};
 use crate::cuda::session::Session;
@@ -146,11 +147,11 @@ pub(super) fn write_bulk(
             continue;
         };
         if window.landed.recv() != Ok(true) {
-            target.context.pinned.give(window.block);
+            shared.give(&target.context, window.block);
             return CUDA_SUCCESS;
         }
         if failed != CUDA_SUCCESS {
-            target.context.pinned.give(window.block);
+            shared.give(&target.context, window.block);
             continue;
         }
         target.context.enter(api);
@@ -165,21 +166,16 @@ pub(super) fn write_bulk(
                 || shared.enqueued(target),
             )
         };
-        let marked = if failed == CUDA_SUCCESS {
-            shared.mark(target)
-        } else {
-            Err(failed)
-        };
-        match marked {
-            Err(status) => {
-                failed = status;
-                // Whether the copy reads the block is not known: it stays out of use.
-            }
+        // After a failure too: a part of the copy may be under way.
+        match shared.mark(target) {
+            // It is not known when the copy is done with the block: it stays out of use.
+            Err(status) if failed == CUDA_SUCCESS => failed = status,
+            Err(_) => {}
             Ok(mark) => {
                 depth.window_begins();
                 let (depth, context) = (Arc::clone(depth), Arc::clone(&target.context));
                 shared.when_done(target, mark, move |shared, _| {
-                    context.pinned.give(window.block);
+                    shared.give(&context, window.block);
                     drop(context);
                     depth.window_ends();
                     shared.streams.wake();
@@ -217,32 +213,86 @@ unsafe fn copy_out(
     }
 }
 
-/// Enqueues a read of at most [`SMALL`] bytes: its block, and an event behind the copy.
-fn start_small_read(
-    shared: &Shared,
-    target: &Target,
-    region: &Region,
-    size: usize,
-    payload: u64,
-) -> Result<(Block, Raw), CUresult> {
-    let block = target.context.pinned.take(&*shared.api, size, false)?;
-    // SAFETY: the block has room, and is not given back before the copy is done.
-    let status = unsafe { copy_out(shared, target, region, (0, size), block) };
-    let marked = if status == CUDA_SUCCESS {
-        shared.mark(target)
-    } else {
-        Err(status)
-    };
-    match marked {
-        Ok(mark) => {
-            shared.read_enqueued(payload, mark);
-            Ok((block, mark))
-        }
-        Err(status) => {
-            target.context.pinned.give(block);
-            Err(status)
+impl Shared {
+    /// A small block for a copy of the stream, whose context must be current; `None` where one of its own must come back first.
+    pub(super) fn take_small(&self, target: &Target) -> Result<Option<Block>, CUresult> {
+        let counted = &target.depth.small_blocks;
+        let first = counted.load(Ordering::Acquire) == 0;
+        match target.context.pinned.take(&*self.api, SMALL, first) {
+            Ok(block) => {
+                counted.fetch_add(1, Ordering::AcqRel);
+                Ok(Some(block))
+            }
+            Err(CUDA_ERROR_OUT_OF_MEMORY) if !first => Ok(None),
+            Err(status) => Err(status),
         }
     }
+
+    /// As [`Self::take_small`], on the stream's thread, which waits for it; `None` when the session is over first.
+    pub(super) fn await_small(&self, target: &Target) -> Result<Option<Block>, CUresult> {
+        let counted = &target.depth.small_blocks;
+        let may_come = || target.context.pinned.has_any() || counted.load(Ordering::Acquire) == 0;
+        loop {
+            match self.take_small(target) {
+                Ok(None) if self.streams.wait_until(may_come) => {}
+                taken => return taken,
+            }
+        }
+    }
+
+    /// A copy is done with its small block.
+    pub(super) fn give_small(&self, target: &Target, block: Block) {
+        target.depth.small_blocks.fetch_sub(1, Ordering::AcqRel);
+        self.give(&target.context, block);
+    }
+
+    /// Nothing uses a block any more.
+    fn give(&self, context: &Context, block: Block) {
+        if context.pinned.give(block) {
+            self.streams.wake();
+        }
+    }
+
+    /// As [`Self::give_small`], of a copy that the stream may have.
+    pub(super) fn give_small_behind(
+        self: &Arc<Self>,
+        target: &Target,
+        block: Block,
+    ) -> Result<(), CUresult> {
+        let mark = self.mark(target).inspect_err(|_| self.lose_small(target))?;
+        let on = target.clone();
+        self.when_done(target, mark, move |shared, _| shared.give_small(&on, block));
+        Ok(())
+    }
+
+    /// It is not known when a copy is done with its small block, which stays out of use.
+    fn lose_small(&self, target: &Target) {
+        target.depth.small_blocks.fetch_sub(1, Ordering::AcqRel);
+        self.streams.wake();
+    }
+}
+
+/// Enqueues a read of at most [`SMALL`] bytes into its block: the event behind the copy.
+fn start_small_read(
+    shared: &Arc<Shared>,
+    target: &Target,
+    region: &Region,
+    block: Block,
+    (size, payload): (usize, u64),
+) -> Result<Raw, CUresult> {
+    // SAFETY: the block has room, and is not given back before the copy is done.
+    let status = unsafe { copy_out(shared, target, region, (0, size), block) };
+    if status != CUDA_SUCCESS {
+        // The first failure is the one to tell of.
+        let _ = shared.give_small_behind(target, block);
+        return Err(status);
+    }
+    let mark = shared.mark(target);
+    match mark {
+        Ok(mark) => shared.read_enqueued(payload, mark),
+        Err(_) => shared.lose_small(target),
+    }
+    mark
 }
 
 /// Sends a small read whose copy is done.
@@ -250,8 +300,7 @@ fn finish_small_read(
     shared: &Shared,
     target: &Target,
     block: Block,
-    size: usize,
-    payload: u64,
+    (size, payload): (usize, u64),
     status: CUresult,
 ) {
     // A client that has the data knows the stream to be idle, and asks no more.
@@ -264,17 +313,23 @@ fn finish_small_read(
     } else {
         read_failed(shared, payload, status);
     }
-    target.context.pinned.give(block);
+    shared.give_small(target, block);
 }
 
 /// A small read whose completion a thread waits for in the stream's order.
-fn small_read(shared: &Arc<Shared>, target: &Target, region: &Region, size: usize, payload: u64) {
-    match start_small_read(shared, target, region, size, payload) {
-        Err(status) => read_failed(shared, payload, status),
-        Ok((block, mark)) => {
+fn small_read(
+    shared: &Arc<Shared>,
+    target: &Target,
+    region: &Region,
+    block: Block,
+    read: (usize, u64),
+) {
+    match start_small_read(shared, target, region, block, read) {
+        Err(status) => read_failed(shared, read.1, status),
+        Ok(mark) => {
             let on = target.clone();
             shared.when_done(target, mark, move |shared, status| {
-                finish_small_read(shared, &on, block, size, payload, status);
+                finish_small_read(shared, &on, block, read, status);
             });
         }
     }
@@ -353,7 +408,7 @@ fn bulk_read(shared: &Arc<Shared>, target: &Target, region: &Region, size: u64, 
                     read.fail(status);
                     let (telling, on) = (Arc::clone(shared), block);
                     let done: Box<dyn FnOnce(bool) + Send> = Box::new(move |_| {
-                        context.pinned.give(on);
+                        telling.give(&context, on);
                         drop(context);
                         depth.window_ends();
                         telling.streams.wake();
@@ -375,7 +430,7 @@ fn bulk_read(shared: &Arc<Shared>, target: &Target, region: &Region, size: u64, 
 }
 
 fn start_window(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     target: &Target,
     region: &Region,
     part: (u64, usize),
@@ -385,14 +440,16 @@ fn start_window(
     let block = target.context.pinned.take(&*shared.api, part.1, first)?;
     // SAFETY: the block has room, and is not given back before the copy is done.
     let status = unsafe { copy_out(shared, target, region, part, block) };
-    let marked = if status == CUDA_SUCCESS {
-        shared.mark(target)
-    } else {
-        Err(status)
-    };
-    marked.map(|mark| (block, mark)).inspect_err(|_| {
-        target.context.pinned.give(block);
-    })
+    // After a failure too: a part of the copy may be under way.
+    let mark = shared.mark(target);
+    if status == CUDA_SUCCESS {
+        return mark.map(|mark| (block, mark));
+    }
+    if let Ok(mark) = mark {
+        let context = Arc::clone(&target.context);
+        shared.when_done(target, mark, move |shared, _| shared.give(&context, block));
+    }
+    Err(status)
 }
 
 impl Session {
@@ -515,36 +572,49 @@ impl Session {
             self.park(number, call, &target, Places::new(), go);
             return;
         }
-        let size = size as usize;
-        if urgent && self.shared.is_clear(&target, &[]) && !self.shared.is_watched(&target) {
-            // The client waits for this and nothing else: the thread that is awake does so too. Not past a thread that waits for
-            // earlier data of the stream, which must not come later: with this data the client takes the stream for idle.
-            let shared = Arc::clone(&self.shared);
-            let entered = target.context.enter(&*self.api);
-            let started = if entered == CUDA_SUCCESS {
-                start_small_read(&shared, &target, &region, size, payload)
-            } else {
-                Err(entered)
+        let read = (size as usize, payload);
+        let shared = Arc::clone(&self.shared);
+        let mut block = None;
+        if shared.is_clear(&target, &[]) {
+            let taken = match target.context.enter(&*self.api) {
+                CUDA_SUCCESS => shared.take_small(&target),
+                status => Err(status),
             };
-            match started {
-                Err(status) => read_failed(&shared, payload, status),
-                Ok((block, mark)) => self.wait(move |shared| {
-                    target.context.enter(&*shared.api);
-                    // SAFETY: the event is ours.
-                    let status = shared
-                        .usage
-                        .waiting(|| unsafe { shared.api.cuEventSynchronize(mark.0.cast()) });
-                    finish_small_read(shared, &target, block, size, payload, status);
-                    target.context.give_event(mark);
-                }),
+            match taken {
+                Err(status) => return read_failed(&shared, payload, status),
+                Ok(taken) => block = taken,
             }
-            return;
         }
-        let go = move |shared: &Arc<Shared>, target: &Target| {
-            small_read(shared, target, &region, size, payload);
-            CUDA_SUCCESS
+        let Some(block) = block else {
+            let go = move |shared: &Arc<Shared>, target: &Target| {
+                match shared.await_small(target) {
+                    Ok(Some(block)) => small_read(shared, target, &region, block, read),
+                    // The session is over.
+                    Ok(None) => {}
+                    Err(status) => read_failed(shared, payload, status),
+                }
+                CUDA_SUCCESS
+            };
+            self.park(number, call, &target, Places::new(), go);
+            return;
         };
-        self.issue(number, call, &target, Places::new(), go);
+        if !urgent || shared.is_watched(&target) {
+            return small_read(&shared, &target, &region, block, read);
+        }
+        // The client waits for this and nothing else: the thread that is awake does so too. Not past a thread that waits for earlier data
+        // of the stream, which must not come later: with this data the client takes the stream for idle.
+        match start_small_read(&shared, &target, &region, block, read) {
+            Err(status) => read_failed(&shared, payload, status),
+            Ok(mark) => self.wait(move |shared| {
+                target.context.enter(&*shared.api);
+                // SAFETY: the event is ours.
+                let status = shared
+                    .usage
+                    .waiting(|| unsafe { shared.api.cuEventSynchronize(mark.0.cast()) });
+                finish_small_read(shared, &target, block, read, status);
+                target.context.give_event(mark);
+            }),
+        }
     }
 
     pub(crate) fn Copy(&mut self, number: u64, request: wire::Copy) -> Result<(), ProtocolError> {
