@@ -59,6 +59,9 @@ struct Watch {
     running: bool,
 }
 
+/// In the place of all streams that have ended since pools got memory back in their order.
+const ENDED: u64 = u64::MAX;
+
 /// See the module's text.
 pub(crate) struct Shared {
     pub(crate) api: Arc<dyn CudaApi>,
@@ -187,6 +190,14 @@ impl Shared {
         self.freed_to_pools.store(true, Ordering::Release);
     }
 
+    /// A stream ends.
+    pub(crate) fn stream_ends(&self, stream: u64) {
+        let mut streams = lock(&self.freed_on);
+        if streams.remove(&stream) {
+            streams.insert(ENDED);
+        }
+    }
+
     /// Whether pools have got memory back that the driver may still hold.
     pub(crate) fn has_freed_to_pools(&self) -> bool {
         self.freed_to_pools.load(Ordering::Acquire)
@@ -199,7 +210,7 @@ impl Shared {
         }
         let mut streams = lock(&self.freed_on);
         match stream {
-            Some(stream) => drop(streams.remove(&stream)),
+            Some(stream) => streams.retain(|freed| ![stream, ENDED].contains(freed)),
             None => streams.clear(),
         }
         self.freed_to_pools

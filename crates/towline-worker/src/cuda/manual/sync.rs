@@ -481,6 +481,7 @@ impl Session {
         };
         let go = move |shared: &Arc<Shared>, target: &Target| {
             shared.streams.remove(target);
+            shared.stream_ends(target.key);
             // SAFETY: the stream is live, and this is its last request. Its commands are carried out nevertheless.
             unsafe { shared.api.cuStreamDestroy_v2(target.stream()) }
         };
