@@ -197,6 +197,16 @@ mod tests {
     }
 
     #[test]
+    fn functions_in_streams_call_nothing_that_waits() {
+        let call = |name| guard(name, |_| CUDA_SUCCESS);
+        crate::thread::in_host_function(|| {
+            assert_eq!(call("cuStreamSynchronize"), CUDA_ERROR_NOT_PERMITTED);
+            assert_eq!(call("cuGetErrorName"), CUDA_SUCCESS);
+        });
+        assert_eq!(call("cuStreamSynchronize"), CUDA_SUCCESS);
+    }
+
+    #[test]
     fn null_is_the_threads_own_stream_where_the_symbol_says_so() {
         assert_eq!(per_thread(std::ptr::null_mut()).addr(), 2);
         assert_eq!(per_thread(std::ptr::without_provenance_mut(7)).addr(), 7);
