@@ -43,13 +43,23 @@ pub(crate) struct Work {
     done: u64,
     /// Everything posted behind this is a copy to the device whose bytes were taken before its call returned.
     worked: u64,
-    /// The server will tell under this number when the stream has done so much: the last recording of an event on it.
-    mark: Option<(u64, u64)>,
+    mark: Option<Mark>,
     /// The event whose recordings are the marks where the application records none.
     probe: Option<u64>,
-    /// The stream has ended, and what it was given has not.
-    ended: bool,
 }
+
+/// The last recording of an event on a stream.
+#[derive(Clone, Copy)]
+struct Mark {
+    /// The server tells under this number when the stream has done so much.
+    number: u64,
+    position: u64,
+    /// It is the stream's probe's: nobody else asks for it.
+    of_probe: bool,
+}
+
+/// In the place of all streams of a context that have ended before what they were given.
+const ENDED: u64 = u64::MAX;
 
 impl Work {
     fn is_idle(&self) -> bool {
@@ -64,6 +74,14 @@ impl Work {
     fn finish(&mut self, done: u64) {
         self.done = self.done.max(done);
     }
+
+    /// Another mark takes the place of the one that was.
+    fn set_mark(&mut self, session: &Session, mark: Option<Mark>) {
+        let before = std::mem::replace(&mut self.mark, mark);
+        if let Some(before) = before.filter(|before| before.of_probe) {
+            session.forget(before.number);
+        }
+    }
 }
 
 impl Context {
@@ -71,21 +89,25 @@ impl Context {
     pub(crate) fn is_busy(&self, stream: Option<u64>) -> bool {
         let all = lock(&self.work);
         match stream {
-            Some(stream) => all.get(&stream).is_some_and(|work| !work.is_idle()),
+            Some(stream) => {
+                let work = all.get(&stream).or_else(|| all.get(&ENDED));
+                work.is_some_and(|work| !work.is_idle())
+            }
             None => !all.values().all(Work::is_idle),
         }
     }
 
     /// Forgets a stream that ends, but for work that a wait for the context still waits for; tells its probe.
-    fn end_stream(&self, stream: u64) -> Option<u64> {
+    fn end_stream(&self, session: &Session, stream: u64) -> Option<u64> {
         let mut all = lock(&self.work);
-        let work = all.get_mut(&stream)?;
-        let probe = work.probe.take();
-        work.ended = true;
-        if work.is_idle() {
-            all.remove(&stream);
+        let mut work = all.remove(&stream)?;
+        work.set_mark(session, None);
+        if !work.is_idle() {
+            let ended = all.entry(ENDED).or_default();
+            ended.posted += 1;
+            ended.worked = ended.posted;
         }
-        probe
+        work.probe
     }
 
     /// Whether so much of what was posted to a stream is known to be done.
@@ -162,7 +184,12 @@ impl Acting<'_> {
     pub(crate) fn note_mark(&self, stream: wire::StreamHandle, mark: u64) -> u64 {
         let mut all = lock(&self.context.work);
         let work = all.entry(stream.0).or_default();
-        work.mark = Some((mark, work.posted));
+        let mark = Mark {
+            number: mark,
+            position: work.posted,
+            of_probe: false,
+        };
+        work.set_mark(self.session, Some(mark));
         work.posted
     }
 
@@ -203,9 +230,6 @@ impl Acting<'_> {
         let mut all = lock(&self.context.work);
         if let Some(work) = all.get_mut(&stream) {
             work.finish(done);
-            if work.ended && work.is_idle() {
-                all.remove(&stream);
-            }
         }
     }
 
@@ -217,8 +241,8 @@ impl Acting<'_> {
 
     /// Whether a stream has nothing to do, and the server has told of the event that was recorded behind it.
     fn is_over(&self, work: &Work) -> bool {
-        let mark = work.mark.filter(|(_, position)| *position == work.posted);
-        work.is_idle() && mark.is_none_or(|(mark, _)| self.session.ended(mark).is_some())
+        let mark = work.mark.filter(|mark| mark.position == work.posted);
+        work.is_idle() && mark.is_none_or(|mark| self.session.ended(mark.number).is_some())
     }
 
     /// Waits until a stream is idle; not where the server has told so already.
@@ -281,14 +305,17 @@ impl Acting<'_> {
         let Some(work) = all.get_mut(&stream.0) else {
             return self.healthy(stream);
         };
-        if let Some((mark, position)) = work.mark {
-            match self.session.ended(mark) {
+        if let Some(Mark {
+            number, position, ..
+        }) = work.mark
+        {
+            match self.session.ended(number) {
                 // More may have been posted since; its turn comes when this has been reached.
                 None if work.done < position => return Err(CUDA_ERROR_NOT_READY),
                 None => {}
                 Some(CUDA_SUCCESS) => {
                     work.finish(position);
-                    work.mark = None;
+                    work.set_mark(self.session, None);
                 }
                 Some(failed) => return Err(failed),
             }
@@ -298,8 +325,12 @@ impl Acting<'_> {
             self.show_twins()?;
             return self.healthy(stream);
         }
-        let mark = self.mark_behind(work, stream)?;
-        work.mark = Some((mark, work.posted));
+        let mark = Mark {
+            number: self.mark_behind(work, stream)?,
+            position: work.posted,
+            of_probe: true,
+        };
+        work.set_mark(self.session, Some(mark));
         Err(CUDA_ERROR_NOT_READY)
     }
 
@@ -377,7 +408,8 @@ impl Driver {
         acting.session.forget_stream(handle.0);
         acting.post(&wire::StreamDestroyV2 { hStream: handle })?;
         self.forget_stream_attributes(|_, stream| stream == handle.0);
-        let probe = acting.context.end_stream(handle.0);
+        self.mirrors.forget_stream(handle.0);
+        let probe = acting.context.end_stream(acting.session, handle.0);
         let events = [probe, acting.context.written.forget(handle.0)];
         events.into_iter().flatten().try_for_each(|event| {
             acting.post(&wire::EventDestroyV2 {
