@@ -317,7 +317,7 @@ impl Session {
         self.post_held(&mut posting)?;
         self.post_as(&mut posting, actor, request)?;
         if const { recipe::is_noted(R::ID) } {
-            self.recipes.note(actor.context, request, None);
+            self.recipes.note(actor.context, request);
         }
         Ok(())
     }
@@ -361,7 +361,7 @@ impl Session {
         self.post_held(&mut posting)?;
         self.link().post(request)?;
         if const { recipe::is_noted(R::ID) } {
-            self.recipes.note(0, request, None);
+            self.recipes.note(0, request);
         }
         Ok(())
     }
@@ -430,15 +430,19 @@ impl Session {
     ) -> Result<Answer, i32> {
         self.healthy()?;
         let started = std::time::Instant::now();
-        let number = {
+        let (number, before) = {
             let mut posting = self.posting();
             self.post_held(&mut posting)?;
             self.act_as(&mut posting, actor)?;
+            let before = match const { recipe::is_noted(R::ID) } {
+                true => self.recipes.count(),
+                false => 0,
+            };
             let changed = match self.has_aliases.load(Ordering::Relaxed) {
                 true => self.with_aliases(request),
                 false => None,
             };
-            if let Some(changed) = changed {
+            let number = if let Some(changed) = changed {
                 // None of these stands behind reads.
                 self.link()
                     .ask_encoded(R::ID, |out| out.extend_from_slice(&changed))?
@@ -449,7 +453,8 @@ impl Session {
                     Some(Behind::Mark(mark)) => state.reads_before(mark),
                     Some(Behind::Stream(stream)) => self.reads_of(state, actor, stream),
                 })?
-            }
+            };
+            (number, before)
         };
         self.link().meter.requested();
         let reply = self.link().wait_reply(number, actor.patience());
@@ -457,7 +462,8 @@ impl Session {
         let reply = reply?;
         if const { recipe::is_noted(R::ID) } && reply.status == 0 {
             let told = Some(reply.body.as_slice());
-            self.recipes.note(actor.context, request, told);
+            self.recipes
+                .note_answered(actor.context, request, told, before);
         }
         Ok(Answer {
             status: reply.status,

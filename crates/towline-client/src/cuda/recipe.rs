@@ -185,6 +185,9 @@ pub(super) struct Known {
     recipes: BTreeMap<u64, Recipe>,
     by_key: HashMap<Key, Vec<u64>>,
     next: u64,
+    /// What is noted now ends, of what begins at an address, only what was noted before this: the address may have been given out again
+    /// since it was free.
+    before: u64,
     /// Runs of functions' numbers: how many, and the module or library.
     runs: BTreeMap<u64, (u64, u64)>,
     images: HashMap<u64, Arc<KeptImage>>,
@@ -256,11 +259,39 @@ impl Known {
             }
             !same
         });
+        if numbers.is_empty() {
+            self.by_key.remove(&key);
+        }
     }
 
     fn end(&mut self, key: Key) {
         for number in self.by_key.remove(&key).into_iter().flatten() {
             self.recipes.remove(&number);
+        }
+    }
+
+    /// Ends what begins at an address that the driver gives out.
+    fn end_at(&mut self, key: Key) {
+        let before = self.before;
+        let numbers = self.by_key.get(&key).into_iter().flatten();
+        let ended: Vec<u64> = numbers.copied().filter(|number| *number < before).collect();
+        ended.into_iter().for_each(|number| self.end_one(number));
+    }
+
+    fn end_one(&mut self, number: u64) {
+        let Some(recipe) = self.recipes.remove(&number) else {
+            return;
+        };
+        if let Some(numbers) = self.by_key.get_mut(&recipe.key) {
+            numbers.retain(|other| *other != number);
+            if numbers.is_empty() {
+                self.by_key.remove(&recipe.key);
+            }
+        }
+        if recipe.request == <wire::ModuleLoad<'_> as Request<'_>>::ID
+            && let Key::Object(module) = recipe.key
+        {
+            self.forget_code(module);
         }
     }
 
@@ -279,32 +310,20 @@ impl Known {
         self.runs.retain(|_, (_, of)| *of != image);
     }
 
-    fn end_if(&mut self, ends: impl Fn(&Recipe) -> bool) {
+    fn end_if(&mut self, ends: impl Fn(u64, &Recipe) -> bool) {
         let ended: Vec<u64> = self
             .recipes
             .iter()
-            .filter(|(_, recipe)| ends(recipe))
+            .filter(|(number, recipe)| ends(**number, recipe))
             .map(|(number, _)| *number)
             .collect();
-        for number in ended {
-            let Some(recipe) = self.recipes.remove(&number) else {
-                continue;
-            };
-            if let Some(numbers) = self.by_key.get_mut(&recipe.key) {
-                numbers.retain(|other| *other != number);
-            }
-            if recipe.request == <wire::ModuleLoad<'_> as Request<'_>>::ID
-                && let Key::Object(module) = recipe.key
-            {
-                self.forget_code(module);
-            }
-        }
+        ended.into_iter().for_each(|number| self.end_one(number));
     }
 
     /// Ends what a context holds; `itself` too.
     fn end_context(&mut self, context: u64, itself: bool) {
         let peer = <wire::CtxEnablePeerAccess as Request<'_>>::ID;
-        self.end_if(|recipe| {
+        self.end_if(|_, recipe| {
             let of_it = recipe.context == context && !outlives_contexts(recipe);
             of_it || (recipe.request == peer && recipe.slot == context)
         });
@@ -323,9 +342,9 @@ impl Known {
 
     /// Ends what is mapped within these addresses, and what may be done with them.
     fn unmap(&mut self, start: u64, size: u64) {
-        let range = start..start.saturating_add(size);
-        self.end_if(|recipe| match recipe.key {
-            Key::Mapped(at) => range.contains(&at),
+        let (range, before) = (start..start.saturating_add(size), self.before);
+        self.end_if(|number, recipe| match recipe.key {
+            Key::Mapped(at) => number < before && range.contains(&at),
             _ => false,
         });
         let released: Vec<u64> = self.released.keys().copied().collect();
@@ -627,7 +646,7 @@ impl Known {
         let freed = recipe.read::<wire::MemoryFree>().map(|freed| freed.address);
         let freed = freed.or(recipe.read::<wire::PoolFree>().map(|freed| freed.address));
         if let Some(address) = freed {
-            return self.end(Key::Memory(address));
+            return self.end_at(Key::Memory(address));
         }
         let pool = recipe.read::<wire::PoolCreate>().map(|made| made.pool.0);
         let pool = pool.or(recipe.read::<wire::PoolOf>().map(|made| made.pool.0));
@@ -644,7 +663,7 @@ impl Known {
         }
         if let Some(ended) = recipe.read::<wire::MemPoolDestroy>() {
             let pool = ended.pool.0;
-            self.end_if(|recipe| {
+            self.end_if(|_, recipe| {
                 let set: Option<wire::DeviceSetMemPool> = recipe.read();
                 set.is_some_and(|set| set.pool.0 == pool)
             });
@@ -682,7 +701,7 @@ impl Known {
             return;
         }
         if let Some(ended) = recipe.read::<wire::AddressFree>() {
-            return self.end(Key::Reserved(ended.address));
+            return self.end_at(Key::Reserved(ended.address));
         }
         if let Some(mapped) = recipe.read::<wire::PhysicalMap>() {
             let key = Key::Mapped(mapped.address);
@@ -741,10 +760,10 @@ impl Known {
             return;
         }
         if let Some(ended) = recipe.read::<wire::TexObjectDestroy>() {
-            return self.end(Key::Texture(ended.texObject));
+            return self.end_at(Key::Texture(ended.texObject));
         }
         if let Some(ended) = recipe.read::<wire::SurfObjectDestroy>() {
-            return self.end(Key::Surface(ended.surfObject));
+            return self.end_at(Key::Surface(ended.surfObject));
         }
         if let Some(made) = recipe.read::<wire::TexRefCreate>() {
             let reference = Key::Object(made.pTexRef.0);
@@ -796,9 +815,25 @@ impl Recipes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a request that was posted in a context, or with an answer that it got.
+    /// Takes in a request that was posted in a context.
+    pub(super) fn note<'a, R: Request<'a>>(&self, context: u64, request: &R) {
+        self.note_answered(context, request, None, u64::MAX);
+    }
+
+    /// What tells recipes so far from those that are noted later.
+    pub(super) fn count(&self) -> u64 {
+        self.lock().next
+    }
+
+    /// As [`Self::note`], with an answer that the request got; how many recipes there were when it was posted.
     #[cold]
-    pub(super) fn note<'a, R: Request<'a>>(&self, context: u64, request: &R, reply: Option<&[u8]>) {
+    pub(super) fn note_answered<'a, R: Request<'a>>(
+        &self,
+        context: u64,
+        request: &R,
+        reply: Option<&[u8]>,
+        before: u64,
+    ) {
         let mut body = Vec::with_capacity(64);
         request.encode(&mut body);
         let recipe = Recipe {
@@ -810,7 +845,9 @@ impl Recipes {
             key: Key::Object(context),
             slot: 0,
         };
-        self.lock().note(recipe);
+        let mut known = self.lock();
+        known.before = before;
+        known.note(recipe);
     }
 
     /// The device code of a module or library.
@@ -927,7 +964,7 @@ mod tests {
     }
 
     fn post<'a, R: Request<'a>>(recipes: &Recipes, context: u64, request: &R) {
-        recipes.note(context, request, None);
+        recipes.note(context, request);
     }
 
     fn ask<'a, R: Request<'a>>(
@@ -938,7 +975,7 @@ mod tests {
     ) {
         let mut body = Vec::new();
         reply(&mut body);
-        recipes.note(context, request, Some(&body));
+        recipes.note_answered(context, request, Some(&body), recipes.count());
     }
 
     fn count(recipes: &Recipes) -> usize {
@@ -947,6 +984,7 @@ mod tests {
             known.by_key.values().map(Vec::len).sum::<usize>(),
             known.recipes.len()
         );
+        assert!(known.by_key.values().all(|numbers| !numbers.is_empty()));
         known.recipes.len()
     }
 
@@ -990,6 +1028,35 @@ mod tests {
         let freed = wire::MemoryFree { address: 0x1000 };
         ask(&recipes, 1, &freed, &|_| {});
         assert_eq!(count(&recipes), 0);
+    }
+
+    #[test]
+    fn address_given_out_again_outlives_its_free() {
+        let recipes = Recipes::default();
+        allocated(&recipes, 1, 0x1000);
+        // Another thread is given the address, and notes it before the one that has freed it hears of that.
+        let before = recipes.count();
+        allocated(&recipes, 1, 0x1000);
+        let freed = wire::MemoryFree { address: 0x1000 };
+        recipes.note_answered(1, &freed, Some(&[]), before);
+        assert_eq!(count(&recipes), 1);
+        recipes.note_answered(1, &freed, Some(&[]), recipes.count());
+        assert_eq!(count(&recipes), 0);
+        let mapped = |memory| wire::PhysicalMap {
+            address: 0x20_0000,
+            size: 0x20_0000,
+            offset: 0,
+            memory,
+        };
+        post(&recipes, 1, &mapped(7));
+        let before = recipes.count();
+        post(&recipes, 1, &mapped(8));
+        let unmapped = wire::PhysicalUnmap {
+            address: 0x20_0000,
+            size: 0x20_0000,
+        };
+        recipes.note_answered(1, &unmapped, Some(&[]), before);
+        assert!(recipes.lock().is_mapped(8) && !recipes.lock().is_mapped(7));
     }
 
     #[test]
