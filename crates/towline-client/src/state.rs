@@ -121,6 +121,9 @@ pub(crate) enum Progress {
 /// late by this many failed reads is none of an honest server's.
 const FAILED_READS: usize = 4096;
 
+/// The application's function that hears of a context.
+type Listener = Box<dyn Fn(&str) + Send>;
+
 /// See the module's text.
 #[derive(Default)]
 pub(crate) struct State {
@@ -140,7 +143,7 @@ pub(crate) struct State {
     /// Those of them that a wait for something else has reported.
     pub(crate) told_elsewhere: HashSet<u64>,
     /// Functions that take a vendor's messages about a context. They must not wait.
-    pub(crate) listeners: HashMap<u64, Box<dyn Fn(&str) + Send>>,
+    pub(crate) listeners: HashMap<u64, Listener>,
     /// Events of transfers that the server stages, and their bytes.
     pub(crate) staged: Vec<(u64, u64)>,
     /// Bytes of inline writes posted, and given back by the server.

@@ -578,10 +578,8 @@ fn a_rank_that_aborts_fails_the_others() {
 fn state_of(comm: Comm) -> c_int {
     let mut state = -1;
     // SAFETY: the state is a local.
-    assert_eq!(
-        unsafe { towline_ncclCommGetAsyncError(comm, &raw mut state) },
-        SUCCESS
-    );
+    let told = unsafe { towline_ncclCommGetAsyncError(comm, &raw mut state) };
+    assert_eq!(told, SUCCESS);
     state
 }
 

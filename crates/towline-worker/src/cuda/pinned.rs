@@ -193,7 +193,9 @@ mod tests {
             places.sort_unstable();
             assert!(places.windows(2).all(|two| two[0] + size <= two[1]));
         }
-        taken.iter().for_each(|block| drop(pinned.give(*block)));
+        for block in taken {
+            pinned.give(block);
+        }
         pinned.release(&api);
         // SAFETY: as above.
         assert_eq!(unsafe { api.cuDevicePrimaryCtxRelease_v2(0) }, CUDA_SUCCESS);
