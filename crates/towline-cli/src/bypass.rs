@@ -65,7 +65,7 @@ fn libraries_until_end(process: u32) -> anyhow::Result<Vec<PathBuf>> {
         // Linux has it since 5.3, and some sandboxes refuse it.
         opened => opened.ok(),
     };
-    // What lies in it is this process's, though the number may be another's by then.
+    // Its files are this process's, though the number may be another's by then.
     let folder = File::open(format!("/proc/{process}"))?;
     let (mut seen, mut pause) = (Vec::new(), FIRST_LOOK);
     loop {

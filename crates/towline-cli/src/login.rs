@@ -225,7 +225,7 @@ fn ask(server: &str) -> anyhow::Result<Vec<u8>> {
     let mut line = Vec::new();
     if stdin.is_terminal() {
         eprint!("Token for {server} (it is not shown; empty for none): ");
-        // Whoever interrupts this finds the terminal as it was.
+        // An interrupt leaves the terminal as it was.
         let signals = BlockedSignals::of_server(false)?;
         let silent = Silent::new()?;
         let before = silent.before.clone();

@@ -40,7 +40,7 @@ struct Blocked(Option<libc::sigset_t>);
 #[cfg(unix)]
 impl Blocked {
     fn begin() -> Self {
-        /// What a thread causes itself must come: programs and our own mirrors of memory handle it.
+        /// Signals that a thread causes itself must come: programs and our own mirrors of memory handle it.
         const OWN: [libc::c_int; 7] = [
             libc::SIGABRT,
             libc::SIGBUS,

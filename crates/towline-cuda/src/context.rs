@@ -138,7 +138,7 @@ impl Driver {
         write(&self.functions).drop_context(number);
         let registered = read(&self.memory).registered_in(number);
         for (start, size) in registered {
-            // What is on its way ends with the context, or with its session.
+            // Data on its way ends with the context, or with its session.
             let _ = self.settle_host(start, size);
         }
         write(&self.memory).drop_context(number);

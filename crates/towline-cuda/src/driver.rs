@@ -95,7 +95,7 @@ pub(crate) struct Started {
     pub(crate) genuine: bool,
 }
 
-/// What is stored there was leaked.
+/// A driver that is stored there was leaked.
 static PROCESS: AtomicPtr<Driver> = AtomicPtr::new(std::ptr::null_mut());
 
 fn existing() -> Option<&'static Driver> {

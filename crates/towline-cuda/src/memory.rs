@@ -136,7 +136,7 @@ impl Ranges {
             .retain(|_, range| range.context != context || stays(range.kind));
     }
 
-    /// What was registered in a context: where it begins, and its size.
+    /// Memory that was registered in a context: where it begins, and its size.
     pub(crate) fn registered_in(&self, context: u64) -> Vec<(u64, usize)> {
         let own = self.0.iter().filter(|(_, range)| {
             range.context == context && matches!(range.kind, Kind::Registered(_))

@@ -38,7 +38,7 @@ struct Last {
     waited: HashMap<(u64, u64), u64>,
 }
 
-/// Whose stream is to stand behind copies.
+/// The owner of a stream that is to stand behind copies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Whose {
     Application,

@@ -1,4 +1,4 @@
-//! Where things end: memory that was freed, pools, streams of contexts that have ended.
+//! Ends of things: memory that was freed, pools, streams of contexts that have ended.
 #![allow(
     clippy::multiple_unsafe_ops_per_block,
     reason = "calls of the C interface stand side by side"
@@ -34,7 +34,7 @@ fn freed_memory_is_refused_while_it_is_kept() {
         };
         assert_eq!(refused, [CUDA_ERROR_INVALID_VALUE; 5]);
     }
-    // What is given again is memory again.
+    // Memory that is given again is memory again.
     let again = machine.filled(&pattern(1 << 20, 1));
     assert_eq!(again, freed);
     assert!(machine.bytes(again, 1 << 20) == pattern(1 << 20, 1));

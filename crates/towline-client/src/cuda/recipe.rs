@@ -185,8 +185,8 @@ pub(super) struct Known {
     recipes: BTreeMap<u64, Recipe>,
     by_key: HashMap<Key, Vec<u64>>,
     next: u64,
-    /// What is noted now ends, of what begins at an address, only what was noted before this: the address may have been given out again
-    /// since it was free.
+    /// Number of the newest recipe when the request was made: an end of something at an address ends older ones alone, for the address may
+    /// have been given out again since.
     before: u64,
     /// Runs of functions' numbers: how many, and the module or library.
     runs: BTreeMap<u64, (u64, u64)>,
@@ -820,7 +820,7 @@ impl Recipes {
         self.note_answered(context, request, None, u64::MAX);
     }
 
-    /// What tells recipes so far from those that are noted later.
+    /// Tells recipes so far from those that are noted later.
     pub(super) fn count(&self) -> u64 {
         self.lock().next
     }

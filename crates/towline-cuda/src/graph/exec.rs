@@ -909,7 +909,7 @@ fn expect_like(
     Ok(())
 }
 
-/// What the server is told when a step is to do something else; nothing when that is the client's alone.
+/// The request that has a step do something else; none when that is the client's alone.
 fn changed(
     step: &Step,
     content: &Content,

@@ -12,7 +12,7 @@ use libc::{c_int, c_void, siginfo_t};
 
 use super::Mirror;
 
-/// Where mirrors lie, for the handler.
+/// Places of mirrors, for the handler.
 static PLACES: Chunk = Chunk::new();
 /// The mirrors, for the thread, in the order of their places. The weak references of those that are free lead nowhere.
 static MIRRORS: Mutex<Vec<(usize, usize, Weak<Mirror>)>> = Mutex::new(Vec::new());

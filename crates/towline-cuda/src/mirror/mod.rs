@@ -205,7 +205,7 @@ pub(crate) struct Mirrors {
     lanes: Mutex<HashMap<u64, Arc<PushLane>>>,
     sessions: Mutex<HashMap<u8, Arc<Mirrored>>>,
     places: Mutex<Places>,
-    /// How far addresses have ever been given out, from the first on: to be asked without a lock.
+    /// The end of all addresses that were ever given out, from the first on: to be asked without a lock.
     given: AtomicU64,
     hints: Mutex<HashMap<u64, Hints>>,
 }
@@ -223,7 +223,7 @@ impl Mirrors {
         }
     }
 
-    /// What `put` makes at an address with so much room, tried until it finds nothing else there.
+    /// Something that `put` makes at an address with so much room, tried until it finds nothing else there.
     fn place<T>(
         &self,
         room: u64,
@@ -238,7 +238,7 @@ impl Mirrors {
             Some(put(address).transpose())
         });
         let placed = attempts.find_map(|made| made).transpose();
-        // Where something else lies nobody looks again, unless that seems to be everywhere.
+        // Nobody looks again where something else lies, unless that seems to be everywhere.
         if !matches!(placed, Ok(Some(_))) {
             tried.iter().for_each(|address| self.leave(*address));
         }
@@ -983,7 +983,7 @@ impl Driver {
         Ok(Some(memory))
     }
 
-    /// What has a context's device use memory, and those of its server that reach it.
+    /// Access for a context's device, and for those of its server that reach it.
     fn access_of_all(&self, context: &Context) -> Result<Vec<u64>, CUresult> {
         let mut access = Vec::new();
         for (number, device) in (0..).zip(self.ready()?.devices()) {

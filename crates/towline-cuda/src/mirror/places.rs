@@ -11,7 +11,7 @@ const MOST: u64 = 0x7f00_0000_0000 - FIRST;
 /// See the module's text. Addresses are counted from the first.
 #[derive(Default)]
 pub(super) struct Places {
-    /// What is in use: where it begins, and its bytes.
+    /// Ranges in use: where each begins, and its bytes.
     taken: BTreeMap<u64, u64>,
     next: u64,
 }

@@ -114,7 +114,7 @@ impl Broker for Neighbour {
 /// Collectives wait so long for a rank that is gone.
 pub const RANK_PATIENCE: Duration = Duration::from_millis(400);
 
-/// What sessions are bound by.
+/// The bonds of sessions.
 static BONDS: Mutex<Vec<(Bond, Weak<Counters>)>> = Mutex::new(Vec::new());
 
 /// A session that can be bound.

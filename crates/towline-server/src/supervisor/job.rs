@@ -77,7 +77,7 @@ pub(super) struct Job {
 /// Most bonds of a session, and most of a job that are lost.
 const BONDS: usize = 4096;
 
-/// What binds sessions of a job to each other: where one of them ends that was bound, the others of the bond are told.
+/// Bonds between sessions of a job: where one of them ends that was bound, the others of the bond are told.
 #[derive(Default)]
 pub(super) struct Bonds(Mutex<HashMap<Bond, Bound>>);
 
@@ -282,7 +282,7 @@ impl Job {
         self.namespaces.as_ref()
     }
 
-    /// What binds its sessions.
+    /// The bonds of its sessions.
     pub(super) fn bonds(&self) -> Arc<Bonds> {
         Arc::clone(&self.bonds)
     }

@@ -14,7 +14,7 @@ use super::ending::{Cause, Ending};
 use super::session::Session;
 use super::{Shared, lock};
 
-/// How often the wait for a client's answer looks whether it is over.
+/// The pause between looks whether the wait for a client's answer is over.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// Longest time that a client may take: the contents of the largest devices over a link of 1 Gbit/s.
 const LIMIT: Duration = Duration::from_secs(30 * 60);

@@ -122,7 +122,7 @@ struct State {
     /// Whether it was logged what the jail lacks.
     jail_told: bool,
     stopping: bool,
-    /// When the end of workers is waited for no longer.
+    /// The moment from which the end of workers is waited for no longer.
     stop_by: Option<Instant>,
 }
 

@@ -14,7 +14,7 @@ const IN_FULL: u64 = 5;
 /// How long a period is; what else came in it takes one line at its end.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// How many requests of a tenant's clients are logged within a period.
+/// Requests of a tenant's clients that are logged within a period.
 const REQUESTS: u64 = 100;
 
 /// Keeps what a tenant's clients ask for, and may ask for without end, from filling the log.

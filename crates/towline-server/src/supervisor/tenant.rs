@@ -336,7 +336,7 @@ pub(super) struct Usage {
 }
 
 impl Tenant {
-    /// What its clients ask for, on its way to the log.
+    /// Requests of its clients, on their way to the log.
     pub(super) fn requests(&self) -> &Requests {
         &self.requests
     }

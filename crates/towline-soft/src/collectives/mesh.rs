@@ -156,7 +156,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_tcp_keepcnt(stream, PROBES)?)
 }
 
-/// What has come on a connection on which nothing need have; `None` where nothing has.
+/// A message on a connection on which none need have come; `None` where none has.
 fn look(mut stream: &TcpStream) -> io::Result<Option<u8>> {
     let mut byte = [0];
     stream.set_nonblocking(true)?;

@@ -32,7 +32,7 @@ struct State {
     cut: Vec<usize>,
 }
 
-/// What the driver gave, of [`LARGE`] bytes.
+/// A piece from the driver, of [`LARGE`] bytes.
 struct Slab {
     memory: Raw,
     /// A bit for each small block that is free.

@@ -84,7 +84,7 @@ impl Communicator {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// What calls for it fail with once it has ended.
+    /// The result of calls for it once it has ended.
     pub(super) fn gone(&self) -> i32 {
         match self.is_lost() {
             true => self.failed.load(Ordering::Acquire),
@@ -99,7 +99,7 @@ impl Communicator {
         }
     }
 
-    /// Why operations may never come to their end.
+    /// The reason for which operations may never come to their end.
     fn cause(&self, library: &dyn Library) -> Option<i32> {
         if self.bereaved.load(Ordering::Acquire) {
             return Some(result::REMOTE_ERROR);

@@ -381,7 +381,7 @@ impl Exec {
                 .api
                 .cuGraphLaunch(self.native.0.cast(), target.stream())
         };
-        // What was captured of one that is gone is no more.
+        // Nothing that was captured of one that is gone can run.
         let status = match communicators.iter().any(|one| one.is_lost()) {
             true => CUDA_ERROR_EXTERNAL_DEVICE,
             false => launch(),
