@@ -145,7 +145,9 @@ impl Driver {
         name: &[u8],
         ask: impl FnOnce() -> Result<(Option<u64>, Option<u64>), CUresult>,
     ) -> Result<(u64, usize), CUresult> {
-        if let Some(known) = image.global(context, name) {
+        // A library's managed variable is shown anew where its pages went with the context that showed it.
+        let is_there = |place: &(u64, usize)| context != 0 || self.is_mirrored(place.0);
+        if let Some(known) = image.global(context, name).filter(is_there) {
             return Ok(known);
         }
         let (address, size) = ask()?;

@@ -1,6 +1,7 @@
 /*
  * Managed variables of modules: three that lie side by side, one of them over several pages, which host and kernels write in turn. The
- * host asks for one while it has written to another of the same page. Then a module goes, and its neighbours stay.
+ * host asks for one while it has written to another of the same page. Then a module goes, and its neighbours stay. A library's variable
+ * stays when the context that showed it is reset, and managed memory that was not freed goes with it.
  */
 #include "driver.h"
 
@@ -94,5 +95,20 @@ int main(void)
     raise_all(other, 3);
     printf("alone: %u\n", *its);
     CALL(cuModuleUnload, (void *), other);
+
+    void *library;
+    CALL(cuLibraryLoadData, (void **, const void *, void *, void *, unsigned, void *, void *, unsigned), &library, TEXT, NULL, NULL, 0,
+         NULL, NULL, 0);
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        uint64_t shown, memory;
+        CALL(cuLibraryGetManaged, (uint64_t *, size_t *, void *, const char *), &shown, NULL, library, "behind");
+        *(volatile uint32_t *)(uintptr_t)shown = 50 + turn;
+        CALL(cuMemAllocManaged, (uint64_t *, size_t, unsigned), &memory, (size_t)40 << 20, 1);
+        *(volatile uint32_t *)(uintptr_t)memory = turn;
+        CALL(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), &copied, shown, 4);
+        printf("before reset %u: %u\n", turn, copied);
+        CALL(cuDevicePrimaryCtxReset_v2, (int), 0);
+        open_device();
+    }
     return 0;
 }

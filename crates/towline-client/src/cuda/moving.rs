@@ -536,7 +536,8 @@ impl Session {
     /// elsewhere than the program was told.
     fn make_all(&self, fresh: &Self, ahead: &Ahead) -> Result<Vec<Alias>, RebuildError> {
         let known = self.recipes.lock();
-        let is_numbered = |recipe: &Recipe| matches!(recipe.key, Key::Texture(_) | Key::Surface(_));
+        let is_numbered =
+            |recipe: &Recipe| matches!(recipe.key, Key::Texture(..) | Key::Surface(..));
         let is_late = |recipe: &Recipe| {
             is_numbered(recipe)
                 || recipe.read::<wire::TextureReferenceSet<'_>>().is_some()
@@ -802,14 +803,15 @@ fn variable(recipe: &Recipe) -> Option<(&[u8], Option<Extent>)> {
     Some((name, place_in(recipe.request, &recipe.reply)))
 }
 
-/// Makes textures and surfaces, in the order of their numbers: drivers count. Numbers of some that have ended are taken meanwhile.
+/// Makes textures and surfaces of each context in the order of their numbers: drivers count. Numbers of some that have ended are taken
+/// meanwhile.
 fn make_numbered(fresh: &Session, mut recipes: Vec<&Recipe>) -> Result<(), RebuildError> {
     let number = |recipe: &Recipe| match recipe.key {
-        Key::Texture(number) | Key::Surface(number) => number,
+        Key::Texture(_, number) | Key::Surface(_, number) => number,
         _ => 0,
     };
-    recipes.sort_unstable_by_key(|recipe| number(recipe));
-    let mut fillers: HashMap<u64, &Recipe> = HashMap::new();
+    recipes.sort_unstable_by_key(|recipe| (recipe.context, number(recipe)));
+    let mut fillers: HashMap<(u64, u64), &Recipe> = HashMap::new();
     for recipe in recipes {
         let (actor, wanted) = (in_context(recipe.context), number(recipe));
         loop {
@@ -820,7 +822,7 @@ fn make_numbered(fresh: &Session, mut recipes: Vec<&Recipe>) -> Result<(), Rebui
                 return Err(refused(answer.status));
             }
             let made = match recipe.key {
-                Key::Texture(_) => wire::TextureCreateReply::decode(&answer.body)
+                Key::Texture(..) => wire::TextureCreateReply::decode(&answer.body)
                     .ok()
                     .and_then(|reply| reply.object),
                 _ => wire::SurfaceCreateReply::decode(&answer.body)
@@ -831,7 +833,7 @@ fn make_numbered(fresh: &Session, mut recipes: Vec<&Recipe>) -> Result<(), Rebui
             if made == wanted {
                 break;
             }
-            fillers.insert(made, recipe);
+            fillers.insert((recipe.context, made), recipe);
             if made > wanted || fillers.len() > FILLERS {
                 return Err(RebuildError::Differs {
                     what: "the number of a texture or surface".into(),
@@ -841,10 +843,10 @@ fn make_numbered(fresh: &Session, mut recipes: Vec<&Recipe>) -> Result<(), Rebui
             }
         }
     }
-    for (number, like) in fillers {
-        let actor = in_context(like.context);
+    for ((context, number), like) in fillers {
+        let actor = in_context(context);
         let ended = match like.key {
-            Key::Texture(_) => {
+            Key::Texture(..) => {
                 fresh.post_rare(actor, &wire::TexObjectDestroy { texObject: number })
             }
             _ => fresh.post_rare(actor, &wire::SurfObjectDestroy { surfObject: number }),

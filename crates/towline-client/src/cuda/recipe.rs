@@ -47,10 +47,10 @@ pub(super) enum Key {
     Reserved(u64),
     /// Physical memory that is mapped there.
     Mapped(u64),
-    /// A texture.
-    Texture(u64),
-    /// A surface.
-    Surface(u64),
+    /// A texture of a context, by its number.
+    Texture(u64, u64),
+    /// A surface of a context, by its number.
+    Surface(u64, u64),
     /// A device.
     Device(i32),
 }
@@ -748,22 +748,24 @@ impl Known {
         if recipe.read::<wire::TextureCreate<'_>>().is_some() {
             let reply = wire::TextureCreateReply::decode(&recipe.reply);
             if let Some(texture) = reply.ok().and_then(|reply| reply.object) {
-                self.keep(keyed(recipe, Key::Texture(texture)));
+                let key = Key::Texture(recipe.context, texture);
+                self.keep(keyed(recipe, key));
             }
             return;
         }
         if recipe.read::<wire::SurfaceCreate>().is_some() {
             let reply = wire::SurfaceCreateReply::decode(&recipe.reply);
             if let Some(surface) = reply.ok().and_then(|reply| reply.object) {
-                self.keep(keyed(recipe, Key::Surface(surface)));
+                let key = Key::Surface(recipe.context, surface);
+                self.keep(keyed(recipe, key));
             }
             return;
         }
         if let Some(ended) = recipe.read::<wire::TexObjectDestroy>() {
-            return self.end_at(Key::Texture(ended.texObject));
+            return self.end_at(Key::Texture(recipe.context, ended.texObject));
         }
         if let Some(ended) = recipe.read::<wire::SurfObjectDestroy>() {
-            return self.end_at(Key::Surface(ended.surfObject));
+            return self.end_at(Key::Surface(recipe.context, ended.surfObject));
         }
         if let Some(made) = recipe.read::<wire::TexRefCreate>() {
             let reference = Key::Object(made.pTexRef.0);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::cuda::Actor;
 
 use super::region::{Access, Region, Span};
 use super::{Attached, FIRST, Holder, Mirror, PAGE, ROUND};
@@ -511,20 +512,23 @@ impl Mirror {
     }
 
     /// Has the server take its memory back; nothing uses it any more.
-    pub(super) fn give_back(&self, acting: &Acting<'_>) -> Result<(), CUresult> {
+    pub(super) fn give_back(&self, actor: Actor) -> Result<(), CUresult> {
         let address = self.region.view() as u64;
         if self.memory == 0 {
             // It is a variable's, which goes with its module.
             return Ok(());
         }
         let size = self.region.size().next_multiple_of(ROUND) as u64;
-        acting.call_for("cuMemFree", &wire::PhysicalUnmap { address, size })?;
-        acting.post(&wire::PhysicalRelease {
+        let unmap = wire::PhysicalUnmap { address, size };
+        self.session.call(actor, "cuMemFree", &unmap)?;
+        let release = wire::PhysicalRelease {
             memory: self.memory,
-        })?;
-        acting.post(&wire::AddressFree {
+        };
+        self.session.post(actor, &release)?;
+        let free = wire::AddressFree {
             address,
             size: super::reserved(size),
-        })
+        };
+        self.session.post(actor, &free)
     }
 }

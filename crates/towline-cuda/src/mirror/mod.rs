@@ -25,11 +25,12 @@ use std::sync::{Arc, Mutex, Weak};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_client::cuda::Session;
+use towline_client::cuda::{Actor, Session};
 use towline_client::raw::HostPtr;
 
 use crate::context::Context;
-use crate::driver::{Acting, Driver, actor, lock};
+use crate::driver::{Acting, Driver, actor, lock, read};
+use crate::memory::Kind;
 use ahead::Ahead;
 use places::Places;
 use region::{Access, Region, Span};
@@ -1009,7 +1010,7 @@ impl Driver {
         let acting = self.acting_in(self.context(mirror.context)?)?;
         // As the driver: what uses it is waited for.
         acting.synchronise_all()?;
-        mirror.give_back(&acting)?;
+        mirror.give_back(acting.actor)?;
         drop(mirror);
         self.mirrors.leave(address);
         Ok(())
@@ -1023,8 +1024,26 @@ impl Driver {
 
     /// The mirrors of a context end with it; the application may not look at them any more.
     pub(crate) fn drop_mirrors(&self, context: u64) {
-        lock(&self.mirrors.all).retain(|_, mirror| mirror.context != context);
+        let mut ended = Vec::new();
+        lock(&self.mirrors.all).retain(|address, mirror| {
+            let stays = mirror.context != context;
+            if !stays {
+                ended.push((*address, Arc::clone(mirror)));
+            }
+            stays
+        });
         lock(&self.mirrors.lanes).remove(&context);
+        for (address, mirror) in ended {
+            // A session that is over has no memory.
+            let _ = mirror.give_back(Actor::default());
+            drop(mirror);
+            // Pinned memory is the program's until that frees it.
+            let memory = read(&self.memory);
+            let found = memory.find(address).map(|(_, range)| range.kind);
+            if !matches!(found, Some(Kind::Allocated(_))) {
+                self.mirrors.leave(address);
+            }
+        }
     }
 }
 

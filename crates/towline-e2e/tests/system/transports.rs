@@ -136,7 +136,15 @@ fn host_and_running_kernels_use_pinned_memory_at_once_over_shared_memory() {
 
 #[test]
 fn host_and_kernels_use_managed_variables_in_turn() {
-    let server = Server::start_with(&["--backend", "null", "--cuda", "soft"], &[]);
+    let options = [
+        "--backend",
+        "null",
+        "--cuda",
+        "soft",
+        "--soft-memory",
+        "64M",
+    ];
+    let server = Server::start_with(&options, &[]);
     let lines = Client::new(&[&server], opencl_program("cuda_managed"))
         .run()
         .lines_of_success();
@@ -148,6 +156,9 @@ fn host_and_kernels_use_managed_variables_in_turn() {
         "copied: 8 7",
         "the other: 33",
         "alone: 36",
+        "before reset 0: 50",
+        "before reset 1: 51",
+        "before reset 2: 52",
     ];
     assert_eq!(lines, expected);
 }
