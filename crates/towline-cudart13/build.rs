@@ -13,8 +13,6 @@ fn main() {
         "-Wl,--default-symver",
         // The driver below keeps threads that outlive a program's dlclose.
         "-Wl,-z,nodelete",
-        // Locals of threads without glibc's help, as in the driver below: launches after `main` still find theirs.
-        "-Wl,--defsym=__cxa_thread_atexit_impl=0",
     ] {
         println!("cargo::rustc-cdylib-link-arg={argument}");
     }

@@ -244,6 +244,15 @@ impl Code {
         found.ok_or(cudaErrorInvalidSymbol)
     }
 
+    /// A device was reset, with what its context showed of managed variables: the next context shows them again.
+    pub(crate) fn show_again(&self) {
+        let registered = self.read();
+        let mut variables = registered.variables.values();
+        if variables.any(|variable| variable.pointer.is_some()) {
+            self.waiting.store(true, Ordering::Release);
+        }
+    }
+
     /// Gives managed variables their addresses, where some were registered since the last time.
     pub(crate) fn load_managed(&self, driver: &NativeCuda) -> Outcome {
         if !self.waiting.load(Ordering::Acquire) {

@@ -257,6 +257,7 @@ impl Runtime {
         call!(driver.cuDevicePrimaryCtxReset_v2(device));
         state.flags.store(0, Ordering::Relaxed);
         state.was_reset.store(true, Ordering::Relaxed);
+        self.code.show_again();
         state.sticky.store(cudaSuccess, Ordering::Relaxed);
         Ok(())
     }

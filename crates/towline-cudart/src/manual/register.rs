@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
+use std::mem::ManuallyDrop;
 
 use towline_backend::cuda::*;
 
@@ -20,8 +21,10 @@ struct Configuration {
 }
 
 thread_local! {
-    /// Configurations between push and pop: an argument of a launch may launch.
-    static PUSHED: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
+    /// Configurations between push and pop: an argument of a launch may launch. Nothing ends it with its thread: destructors of the program
+    /// launch, too.
+    static PUSHED: RefCell<ManuallyDrop<Vec<Configuration>>> =
+        const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
 impl Runtime {
@@ -176,7 +179,13 @@ impl Runtime {
         stream: *mut c_void,
     ) -> cudaError_t {
         status(|| {
-            let popped = PUSHED.with_borrow_mut(Vec::pop);
+            let popped = PUSHED.with_borrow_mut(|pushed| {
+                let popped = pushed.pop();
+                if pushed.is_empty() {
+                    drop(std::mem::take(&mut **pushed));
+                }
+                popped
+            });
             let popped = popped.ok_or(cudaErrorMissingConfiguration)?;
             put!(gridDim, popped.grid);
             put!(blockDim, popped.block);

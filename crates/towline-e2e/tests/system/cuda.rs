@@ -204,6 +204,7 @@ fn program_of_the_runtime_runs_on_a_software_device_where_it_is_asked_for() {
             "launched: 65536 numbers, 0 wrong",
             "variable of 4 bytes is 2",
             "errors 98, 98 98 0, 9 9 1 13 101",
+            "after main: 0 0",
         ];
         assert_eq!(lines, expected);
     }
