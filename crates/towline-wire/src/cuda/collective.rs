@@ -193,7 +193,7 @@ fn unsigned(value: i32) -> u64 {
     u64::from(value as u32)
 }
 
-fn id_of(words: &[u64]) -> [u8; ID_BYTES] {
+fn id_of(words: &[u64; ID_WORDS]) -> [u8; ID_BYTES] {
     let mut id = [0; ID_BYTES];
     for (bytes, word) in id.as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *bytes = word.to_le_bytes();
@@ -245,7 +245,7 @@ pub fn decode_members(words: &[u64]) -> Result<Vec<Member>, DecodeError> {
                 rank: second,
                 ids: {
                     let ids = words.list(LIST_LIMIT, ID_WORDS)?;
-                    ids.chunks_exact(ID_WORDS).map(id_of).collect()
+                    ids.as_chunks::<ID_WORDS>().0.iter().map(id_of).collect()
                 },
             },
             1 => Origin::Split {
