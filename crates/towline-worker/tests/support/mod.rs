@@ -35,6 +35,7 @@ pub(crate) enum Reached {
 struct Inbox {
     replies: Vec<(u64, i32)>,
     failures: Vec<i32>,
+    unread: Vec<(u64, i32)>,
     grants: Vec<(u64, u64, u64)>,
     closed: Option<u16>,
     ended: bool,
@@ -218,6 +219,11 @@ impl Client {
         lock(&self.inbox.0).failures.clone()
     }
 
+    /// Payloads of reads that failed so far, with their statuses.
+    pub(crate) fn unread(&self) -> Vec<(u64, i32)> {
+        lock(&self.inbox.0).unread.clone()
+    }
+
     /// Waits until a payload is granted: offset and length.
     pub(crate) fn grant(&self, payload: u64) -> (u64, u64) {
         self.flush();
@@ -304,6 +310,7 @@ fn read(command: &dyn Connection, inbox: &(Mutex<Inbox>, Condvar)) {
             match push {
                 Push::Reply { to, status, .. } => inbox.replies.push((to, status)),
                 Push::Failed { status, .. } => inbox.failures.push(status),
+                Push::NoData { payload, status } => inbox.unread.push((payload, status)),
                 Push::Grant {
                     payload,
                     offset,
