@@ -54,7 +54,7 @@ pub struct Counters {
     pub device_time_us: AtomicU64,
     /// The session's turns on devices that others use too.
     pub turns: Turns,
-    /// What binds it to other sessions.
+    /// Its bonds with other sessions.
     pub bonds: Bonds,
     /// The session's account of its tenant's memory, if that is counted.
     tenant: OnceLock<Reservation>,
