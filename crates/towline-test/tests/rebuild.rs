@@ -225,6 +225,66 @@ fn a_session_with_commands_that_do_not_end_stays() {
 }
 
 #[test]
+fn a_session_with_a_read_under_way_stays() {
+    let (first, second, third) = (server(1), server(1), server(1));
+    let remote = Arc::clone(&first.pair.remote);
+    let objects = program(&remote, 0);
+    objects.write(&remote, [1, 2, 3, 4]);
+    let gate = make!(remote, clCreateUserEvent(objects.context));
+    let mut values = [0_u32; 4];
+    ok!(
+        remote,
+        clEnqueueReadBuffer(
+            objects.queue,
+            objects.buffer,
+            CL_FALSE,
+            0,
+            16,
+            values.as_mut_ptr().cast(),
+            1,
+            &raw const gate,
+            null_mut()
+        )
+    );
+    let moved = remote.rebuild(second.pair.into_session(), NO_PATIENCE);
+    assert!(matches!(moved, Err(RebuildError::Busy(_))), "{moved:?}");
+    ok!(remote, clSetUserEventStatus(gate, CL_COMPLETE));
+    remote
+        .rebuild(third.pair.into_session(), PATIENCE)
+        .expect("it moves");
+    assert_eq!(values, [1, 2, 3, 4]);
+}
+
+#[test]
+fn times_of_many_events_move() {
+    let (first, second) = (server(1), server(1));
+    let remote = Arc::clone(&first.pair.remote);
+    let objects = program(&remote, 0);
+    let queue = make!(
+        remote,
+        clCreateCommandQueue(objects.context, objects.device, CL_QUEUE_PROFILING_ENABLE)
+    );
+    let mut events = vec![null_mut(); 1500];
+    for event in &mut events {
+        ok!(remote, clEnqueueMarkerWithWaitList(queue, 0, null(), event));
+    }
+    ok!(remote, clFinish(queue));
+    remote
+        .rebuild(second.pair.into_session(), PATIENCE)
+        .expect("it moves");
+    for event in events {
+        let mut ended = 0_u64;
+        let target = (&raw mut ended).cast();
+        let name = CL_PROFILING_COMMAND_END;
+        ok!(
+            remote,
+            clGetEventProfilingInfo(event, name, 8, target, null_mut())
+        );
+        assert_ne!(ended, 0);
+    }
+}
+
+#[test]
 fn a_session_whose_call_waits_stays() {
     let (first, second) = (server(1), server(1));
     let remote = Arc::clone(&first.pair.remote);

@@ -39,6 +39,9 @@ const TIMES: [cl_profiling_info; 5] = [
     CL_PROFILING_COMMAND_COMPLETE,
 ];
 
+/// Events whose times are asked for before an answer is waited for.
+const ASKED_TOGETHER: usize = 200;
+
 impl Remote {
     /// Makes the session again on the server of `fresh`, a session that has just begun: later calls go there, every handle stays
     /// valid, and the session so far ends. Commands that are still running get `patience` to end. In case of an error nothing has
@@ -246,13 +249,17 @@ impl Remote {
 
     /// Waits until every command has ended and all data has arrived.
     fn quiesce(&self, patience: Duration) -> Result<(), RebuildError> {
-        let mut markers = Vec::new();
-        let marked = self.recipes.in_order(|id, recipe, _| {
-            if tag(id) != wire::CommandQueueHandle::TAG
-                || queue_properties(recipe) & CL_QUEUE_ON_DEVICE != 0
-            {
-                return Ok(());
+        // Minting an event may look at recipes, which cannot be done while they are gone through.
+        let mut queues = Vec::new();
+        self.recipes.in_order(|id, recipe, _| {
+            let is_queue = tag(id) == wire::CommandQueueHandle::TAG;
+            if is_queue && queue_properties(recipe) & CL_QUEUE_ON_DEVICE == 0 {
+                queues.push(id);
             }
+            Ok::<(), RebuildError>(())
+        })?;
+        let mut markers = Vec::new();
+        let marked = queues.into_iter().try_for_each(|id| {
             let event = self.mint_event(id);
             markers.push(event);
             let command_queue = wire::CommandQueueHandle(id);
@@ -299,26 +306,35 @@ impl Remote {
             bits.unwrap_or_default() & CL_QUEUE_PROFILING_ENABLE != 0
         };
         let mut times = lock(&self.times).clone();
-        let mut asked = Vec::new();
-        for (event, queue) in ended {
-            if times.contains_key(&event) || !profiles(queue) {
-                continue;
-            }
-            for name in TIMES {
-                let number = link.ask_only(&times_request(event, name));
-                let number = number.map_err(|status| self.refused("an event's times", status))?;
-                asked.push((event, name, number));
-            }
-        }
-        for (event, name, number) in asked {
-            let reply = link.wait_reply(number, tuning().spin_for_answer);
-            let reply = reply.map_err(|status| self.refused("an event's times", status))?;
-            let known = times.entry(event).or_default();
-            // A time that the device does not know is not known afterwards either.
-            if reply.status == CL_SUCCESS {
-                let time = self.time_in(&reply.body);
-                let time = time.map_err(|status| self.refused("an event's times", status))?;
-                known.push((name, time));
+        let mut unknown: Vec<_> = ended
+            .into_iter()
+            .filter(|(event, queue)| !times.contains_key(event) && profiles(*queue))
+            .map(|(event, _)| event)
+            .collect();
+        while !unknown.is_empty() {
+            let batch = unknown.split_off(unknown.len().saturating_sub(ASKED_TOGETHER));
+            let requests = batch
+                .iter()
+                .flat_map(|&event| TIMES.map(|name| (event, name)));
+            let asked: Vec<_> = requests
+                .map(|(event, name)| (event, name, link.ask_only(&times_request(event, name))))
+                .collect();
+            // Every answer is taken, whatever became of the others: what is left would stand in the way of later calls.
+            let answers: Vec<_> = asked
+                .into_iter()
+                .map(|(event, name, number)| {
+                    let number = number?;
+                    let reply = link.wait_reply(number, tuning().spin_for_answer)?;
+                    // A time that the device does not know is not known afterwards either.
+                    let time = (reply.status == CL_SUCCESS).then(|| self.time_in(&reply.body));
+                    Ok((event, name, time.transpose()?))
+                })
+                .collect();
+            for answer in answers {
+                let (event, name, time) =
+                    answer.map_err(|status| self.refused("an event's times", status))?;
+                let known = times.entry(event).or_default();
+                known.extend(time.map(|time| (name, time)));
             }
         }
         Ok(times)
