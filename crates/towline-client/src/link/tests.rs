@@ -301,6 +301,39 @@ fn fault_is_told_when_reads_under_way_have_ended() {
     assert_eq!((over, link.fault()), (Ok(()), -5));
 }
 
+#[test]
+fn wait_for_what_is_told_ends_with_the_read_before_it() {
+    let mut target = vec![0; SIZE];
+    let (link, server) = reading(&mut target, ToldBy::Call);
+    link.state().events.insert(REQUEST, Event::default());
+    server.push(&Push::Event {
+        event: REQUEST,
+        status: 0,
+        after: List::Values(&[PAYLOAD]),
+        times: None,
+    });
+    std::thread::scope(|scope| {
+        let told = scope.spawn(|| link.wait_told(|state| state.events[&REQUEST].status));
+        assert!(holds_soon(|| !link.state().held.is_empty()));
+        // Its waiter has had time to go to sleep.
+        std::thread::sleep(Duration::from_millis(50));
+        server.send_chunk(0, SIZE);
+        if !holds_soon(|| told.is_finished()) {
+            link.fail("it does not end".into());
+        }
+        assert_eq!(told.join().expect("no panic"), Ok(0));
+    });
+}
+
+/// Whether something comes to hold.
+fn holds_soon(holds: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !holds() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    holds()
+}
+
 /// As many writes under way as may be.
 fn fill(link: &Link) {
     let source = HostBox::linear(std::ptr::null(), 8);

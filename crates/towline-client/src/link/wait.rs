@@ -174,11 +174,13 @@ impl Link {
         }
     }
 
-    /// As [`Self::wait_for`], for what is told on the command lane: this thread reads for itself.
+    /// As [`Self::wait_for`], for what is told on the command lane: this thread reads for itself. What was told and is held back comes with
+    /// the end of a read, on another lane: then this thread must not sleep on the command lane.
     pub(crate) fn wait_told<T>(
         &self,
         mut ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T, i32> {
+        let mut interest = None;
         loop {
             let mut state = self.state();
             if let Some(value) = ready(&mut state) {
@@ -187,7 +189,14 @@ impl Link {
             if self.lost.get().is_some() {
                 return Err(self.lost_status());
             }
-            self.read_or_follow(state, tuning().spin_for_answer);
+            if state.held.is_empty() {
+                self.read_or_follow(state, tuning().spin_for_answer);
+            } else if interest.is_some() {
+                drop(self.follow(state));
+            } else {
+                drop(state);
+                interest = Some(self.interest());
+            }
         }
     }
 
