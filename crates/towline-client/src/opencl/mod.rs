@@ -205,7 +205,7 @@ impl Remote {
             let _ = self.link().post(&wire::Goodbye { reason: 0 });
             self.link().flush();
         }
-        self.link().fail("the client closed the session".into());
+        self.link().end("the client closed the session".into());
     }
 
     /// The lanes that the session has now.
