@@ -1243,6 +1243,14 @@ struct Line {
     over: bool,
 }
 
+/// How far the client has been welcomed.
+#[derive(Default)]
+struct Greeting {
+    is_over: bool,
+    /// A wish that came before, which the client would not expect until then.
+    wish: Option<Vec<u8>>,
+}
+
 /// A control connection, as seen by all threads that have something to say on it.
 pub(super) struct ControlConnection {
     line: Mutex<Line>,
@@ -1250,8 +1258,8 @@ pub(super) struct ControlConnection {
     deadlines: Arc<Deadlines>,
     /// The key that lanes of its session must prove to know, where it is encrypted.
     lane_key: Option<LaneKey>,
-    /// Held while sending: messages must not mix. Whether the client has been welcomed.
-    welcomed: Mutex<bool>,
+    /// Held while sending: messages must not mix.
+    greeting: Mutex<Greeting>,
 }
 
 impl ControlConnection {
@@ -1270,7 +1278,7 @@ impl ControlConnection {
             changed: Condvar::new(),
             deadlines,
             lane_key,
-            welcomed: Mutex::new(false),
+            greeting: Mutex::default(),
         }
     }
 
@@ -1341,7 +1349,22 @@ impl ControlConnection {
 
     /// Sends a frame; a client that does not read it in time loses its connection.
     pub(super) fn send(&self, frame: &[u8]) -> Result<(), TransportError> {
-        let _sending = lock(&self.welcomed);
+        let _sending = lock(&self.greeting);
+        self.send_alone(frame)
+    }
+
+    /// As [`Self::send`], of something that the server wishes by itself: after the welcome.
+    pub(super) fn send_wish(&self, frame: Vec<u8>) -> Result<(), TransportError> {
+        let mut greeting = lock(&self.greeting);
+        if greeting.is_over {
+            return self.send_alone(&frame);
+        }
+        greeting.wish = Some(frame);
+        Ok(())
+    }
+
+    /// Sends while nobody else does.
+    fn send_alone(&self, frame: &[u8]) -> Result<(), TransportError> {
         let connection = self.connection();
         let _deadline = self.deadlines.set(&connection, ANSWER_LIMIT, Vec::new());
         connection.send(&[IoSlice::new(frame)])
@@ -1355,20 +1378,23 @@ impl ControlConnection {
     }
 
     fn welcome(&self, frame: &[u8]) -> Result<(), TransportError> {
-        let mut welcomed = lock(&self.welcomed);
-        let connection = self.connection();
-        let _deadline = self.deadlines.set(&connection, ANSWER_LIMIT, Vec::new());
-        connection.send(&[IoSlice::new(frame)])?;
-        *welcomed = true;
-        Ok(())
+        let mut greeting = lock(&self.greeting);
+        self.send_alone(frame)?;
+        greeting.is_over = true;
+        greeting
+            .wish
+            .take()
+            .map_or(Ok(()), |wish| self.send_alone(&wish))
     }
 
     /// Says why the session is over, if that needs no waiting, and closes. For any thread.
     pub(super) fn end(&self, reason: Option<&str>) {
         // Who holds the lock waits for the client to read; then there is no place for another message.
-        let welcomed = match self.welcomed.try_lock() {
-            Ok(welcomed) => Some(*welcomed),
-            Err(TryLockError::Poisoned(poisoned)) => Some(*PoisonError::into_inner(poisoned)),
+        let welcomed = match self.greeting.try_lock() {
+            Ok(greeting) => Some(greeting.is_over),
+            Err(TryLockError::Poisoned(poisoned)) => {
+                Some(PoisonError::into_inner(poisoned).is_over)
+            }
             Err(TryLockError::WouldBlock) => None,
         };
         if let (Some(welcomed), Some(reason)) = (welcomed, reason) {
@@ -1419,5 +1445,34 @@ impl Inbox {
                 count => self.buffer.push(&bytes[..count]),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use towline_transport::memory::MemoryTransport;
+    use towline_transport::{ConnectOptions, Transport};
+
+    use super::*;
+
+    #[test]
+    fn wish_comes_after_the_welcome() {
+        let network = MemoryTransport::new();
+        let address: Address = "memory://server".parse().expect("it is well formed");
+        let listener = network.listen(&address).expect("the name is free");
+        let client = network.connect(&address, &ConnectOptions::default());
+        let client = client.expect("it listens");
+        let deadlines = Deadlines::start().expect("a thread");
+        let ours = listener.accept().expect("a connection");
+        let control = ControlConnection::new(ours, Arc::clone(&deadlines), None);
+        for said in [b"2", b"4"] {
+            control.send_wish(said.to_vec()).expect("it is kept");
+            control.send(b"1").expect("the client takes it");
+            control.welcome(b"3").expect("the client takes it");
+        }
+        let mut said = [0; 6];
+        recv_exact(&*client, &mut said).expect("all of it");
+        assert_eq!(&said, b"132413");
+        deadlines.stop();
     }
 }

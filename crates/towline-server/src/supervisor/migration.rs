@@ -190,7 +190,7 @@ impl Migration {
             }
             Wish::Move(to) => Message::MigrateSession(MigrateSession { session_id, to }),
         };
-        session.control.send(&message.encode())
+        session.control.send_wish(message.encode())
     }
 
     /// Takes the client's answer to a move, or to a checkpoint: the session's end, if it has left. Nobody may have asked.
