@@ -606,7 +606,6 @@ fn run_session(
     }
     session.tenant.count_ended(cause);
     let statistics = worker.statistics(Instant::now());
-    drop(place);
     if let Some(audit) = &shared.audit {
         let fault = result.as_ref().err().map(Fault::to_string);
         let tenant = &session.tenant;
@@ -636,6 +635,8 @@ fn run_session(
         "session {id}: ended after {:.1} s",
         session.since.elapsed().as_secs_f64()
     );
+    // Both tell its end before anyone hears that it is gone.
+    drop(place);
     result
 }
 
