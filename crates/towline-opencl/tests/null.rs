@@ -38,7 +38,7 @@ fn built_in(cl: &Cl, name: &str) -> (cl_program, cl_kernel) {
             cl.context,
             cl.devices.len() as cl_uint,
             cl.devices.as_ptr(),
-            c"add_one;scale".as_ptr()
+            c"add_one;scale;spin_until".as_ptr()
         )
     )
     .expect("a program");
@@ -69,6 +69,33 @@ fn an_argument_set_to_the_same_value_does_not_reach_the_provider() {
     assert_eq!(nulls[0].calls("clSetKernelArg"), before);
     cl.arg(kernel, 1, 4_u32);
     assert_eq!(nulls[0].calls("clSetKernelArg"), before + 1);
+}
+
+#[test]
+fn groups_beyond_their_kernel_are_refused_at_once() {
+    let (cl, nulls) = over_null(1, false);
+    let (_, kernel) = built_in(&cl, "spin_until");
+    let (queue, flag) = (cl.queue(0), cl.buffer(16));
+    cl.write(queue, flag, &[1; 4]);
+    cl.arg(kernel, 0, flag);
+    let launch = |local: usize| {
+        let (count, size) = (4096_usize, &raw const local);
+        let (global, none) = (&raw const count, null());
+        status!(
+            cl,
+            clEnqueueNDRangeKernel(queue, kernel, 1, none, global, size, 0, null(), null_mut())
+        )
+    };
+    let asked = || nulls[0].calls("clGetKernelWorkGroupInfo");
+    let before = asked();
+    assert_eq!(launch(256), CL_SUCCESS);
+    assert_eq!(asked(), before, "a small group always has room");
+    for _ in 0..3 {
+        assert_eq!(launch(512), CL_SUCCESS);
+        assert_eq!(launch(1024), CL_INVALID_WORK_GROUP_SIZE);
+    }
+    assert_eq!(asked(), before + 1);
+    ok!(cl, clFinish(queue));
 }
 
 #[test]

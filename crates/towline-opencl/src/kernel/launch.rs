@@ -16,21 +16,34 @@ use crate::timeline;
 use super::Kernel;
 use super::args::{Arg, Args, Value, address};
 
+/// A group of so many items has room on every GPU, whatever registers its kernel takes: 65,536 of them for at most 255 an item (CUDA C++
+/// Programming Guide, "Technical specifications per compute capability"), and AMD's take no more than 256 items unless a kernel asks for it.
+const SMALL_GROUP: usize = 256;
+
 impl Kernel {
     /// Whether the kernel accepts the work-group size. A provider of this process says so at the launch; for the others a kernel
-    /// whose source names a size is asked for it, once.
+    /// whose source names a size, or that is launched with large groups, is asked for it, once.
     #[inline]
     fn expect_group(&self, queue: &Queue, range: &Range<'_>) -> Result<(), cl_int> {
-        if self.names_group && !queue.part().provider.local {
-            self.expect_named_group(queue, range)
-        } else {
-            Ok(())
+        if queue.part().provider.local {
+            return Ok(());
+        }
+        if self.names_group {
+            self.expect_named_group(queue, range)?;
+        }
+        match range.group_items() {
+            Some(items) if items > SMALL_GROUP => self.expect_room(queue, items),
+            _ => Ok(()),
         }
     }
 
-    fn expect_named_group(&self, queue: &Queue, range: &Range<'_>) -> Result<(), cl_int> {
+    /// Sizes that the kernel has for the queue's device.
+    fn group_sizes(
+        &self,
+        queue: &Queue,
+        name: cl_kernel_work_group_info,
+    ) -> Result<SmallVec<[usize; 3]>, cl_int> {
         let (device, raw) = (&queue.device, self.raw_on(queue.part)?);
-        let name = CL_KERNEL_COMPILE_WORK_GROUP_SIZE;
         let key = Key(2, name, device.handle().addr());
         let bytes = self.answers.get(key, |room, value, needed| {
             provider!(
@@ -38,7 +51,19 @@ impl Kernel {
                 clGetKernelWorkGroupInfo(raw, device.raw.0, name, room, value, needed)
             )
         })?;
-        let required: SmallVec<[usize; 3]> = info::values(&bytes, usize::from_ne_bytes).collect();
+        Ok(info::values(&bytes, usize::from_ne_bytes).collect())
+    }
+
+    fn expect_room(&self, queue: &Queue, items: usize) -> Result<(), cl_int> {
+        let most = self.group_sizes(queue, CL_KERNEL_WORK_GROUP_SIZE)?;
+        match most.first().is_some_and(|most| items > *most) {
+            true => Err(CL_INVALID_WORK_GROUP_SIZE),
+            false => Ok(()),
+        }
+    }
+
+    fn expect_named_group(&self, queue: &Queue, range: &Range<'_>) -> Result<(), cl_int> {
+        let required = self.group_sizes(queue, CL_KERNEL_COMPILE_WORK_GROUP_SIZE)?;
         if required.iter().all(|len| *len == 0) {
             return Ok(());
         }
@@ -125,6 +150,13 @@ impl<'a> Range<'a> {
             global,
             local,
         })
+    }
+
+    /// Items of a group, where the application says it and there is any.
+    fn group_items(&self) -> Option<usize> {
+        let local = self.local?;
+        let is_empty = self.global.is_none_or(|global| global.contains(&0));
+        (!is_empty).then(|| local.iter().product())
     }
 }
 

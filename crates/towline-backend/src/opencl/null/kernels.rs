@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::super::handles::Alive;
 use super::super::scheduler::{Outcome, Scheduler};
 use super::super::*;
+use super::info::GROUP_LIMIT;
 use super::memory::Memory;
 use super::registry::Context;
 
@@ -67,6 +68,14 @@ impl BuiltIn {
             Self::SpinUntil => "spin_until",
             Self::Abort => "abort",
             Self::Print => "print",
+        }
+    }
+
+    /// Most items of a group: one that spins takes many registers.
+    pub(super) fn group_limit(self) -> usize {
+        match self {
+            Self::SpinUntil => GROUP_LIMIT / 2,
+            _ => GROUP_LIMIT,
         }
     }
 

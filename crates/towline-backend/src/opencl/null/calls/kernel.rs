@@ -184,7 +184,7 @@ impl NullOpenCl {
                 CL_INVALID_DEVICE,
             )?;
             let answer = match param_name {
-                CL_KERNEL_WORK_GROUP_SIZE => info::GROUP_LIMIT.bytes(),
+                CL_KERNEL_WORK_GROUP_SIZE => object.built_in.group_limit().bytes(),
                 CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE => 1_usize.bytes(),
                 CL_KERNEL_COMPILE_WORK_GROUP_SIZE => [0_usize; 3].bytes(),
                 CL_KERNEL_GLOBAL_WORK_SIZE => [usize::MAX, 1, 1].bytes(),
@@ -236,7 +236,7 @@ impl NullOpenCl {
             CL_INVALID_WORK_ITEM_SIZE,
         )?;
         require(
-            local.iter().product::<usize>() <= info::GROUP_LIMIT,
+            local.iter().product::<usize>() <= kernel.built_in.group_limit(),
             CL_INVALID_WORK_GROUP_SIZE,
         )?;
         let divides = global
