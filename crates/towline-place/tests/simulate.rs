@@ -342,8 +342,9 @@ fn few_servers_are_enough_for_gpus_that_are_seldom_busy() {
     cluster.nodes.truncate(8);
     cluster.nodes.iter_mut().for_each(|node| node.gpus = 1);
     let mix = Mix::from_toml(MIX, "m").unwrap();
-    let (outcomes, error) = compare(&simulator(), &cluster, &mix, 4).unwrap();
-    assert!(error.is_none());
+    let compared = compare(&simulator(), &cluster, &mix, 4).unwrap();
+    assert!(compared.error.is_none());
+    let outcomes = compared.outcomes;
     assert_eq!(outcomes.len(), 5);
     let (local, one) = (&outcomes[0], &outcomes[1]);
     assert_eq!((local.gpus, one.gpus), (8, 1));
@@ -376,8 +377,9 @@ const AT_ONCE: &str = "name = \"at once\"\nshare = 0\n[[jobs]]\nname = \"job\"\n
 fn a_mix_takes_the_time_energy_and_price_that_a_sum_by_hand_gives() {
     let cluster = Cluster::from_toml(FOUR, "four").unwrap();
     let mix = Mix::from_toml(AT_ONCE, "m").unwrap();
-    let (outcomes, error) = compare(&simulator(), &cluster, &mix, 4).unwrap();
-    assert!(error.is_none());
+    let compared = compare(&simulator(), &cluster, &mix, 4).unwrap();
+    assert!(compared.error.is_none());
+    let outcomes = compared.outcomes;
     let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-5;
     // Jobs on one server come at the same time: n of them share its link and its GPU, and an iteration takes 1 + 0.1 n + 0.5 n s.
     // Of three servers one has two jobs.
@@ -424,7 +426,7 @@ fn a_mix_is_the_same_to_the_last_digit_at_every_run() {
     let cluster = Cluster::from_toml(FOUR, "four").unwrap();
     let text = MIX.to_owned() + &AT_ONCE[AT_ONCE.find("[[jobs]]").unwrap()..];
     let mix = Mix::from_toml(&text, "m").unwrap();
-    let once = || compare(&simulator(), &cluster, &mix, 3).unwrap().0;
+    let once = || compare(&simulator(), &cluster, &mix, 3).unwrap().outcomes;
     assert_eq!(once(), once());
 }
 
@@ -436,10 +438,36 @@ fn jobs_wait_for_a_gpu_whose_share_is_taken() {
         .replace("share = 0", "share = 1")
         .replace("count = 4", "count = 2");
     let mix = Mix::from_toml(&mix, "m").unwrap();
-    let (outcomes, _) = compare(&simulator(), &cluster, &mix, 1).unwrap();
-    let one = &outcomes[1];
+    let compared = compare(&simulator(), &cluster, &mix, 1).unwrap();
+    let one = &compared.outcomes[1];
     assert!(
         (one.makespan_s - 9.6).abs() < 1e-4 && (one.turnaround_s - 7.2).abs() < 1e-4,
         "{one:?}"
     );
+}
+
+/// Each job takes a place on a GPU from two nodes at once: one GPU with one place never starts it.
+#[test]
+fn impossible_server_counts_are_skipped_and_named() {
+    let cluster = Cluster::from_toml(FOUR, "four").unwrap();
+    let mix = AT_ONCE
+        .replace("share = 0", "share = 1")
+        .replace("count = 4", "count = 2\nnodes = 2");
+    let mix = Mix::from_toml(&mix, "m").unwrap();
+    let compared = compare(&simulator(), &cluster, &mix, 4).unwrap();
+    assert!(compared.error.is_none(), "{:?}", compared.error);
+    let [one] = &compared.impossible[..] else {
+        panic!("{:?}", compared.impossible);
+    };
+    assert_eq!((one.servers, one.gpus), (1, 1));
+    assert!(one.reason.contains("jobs `job`"), "{}", one.reason);
+    let played: Vec<_> = compared
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.servers)
+        .collect();
+    assert_eq!(played, [None, Some(2), Some(3), Some(4)]);
+    // Two servers play one job after the other; four play both at once.
+    let best = |slowdown| cheapest(&compared.outcomes, slowdown).and_then(|best| best.servers);
+    assert_eq!([best(2.5), best(1.1)], [Some(2), Some(4)]);
 }

@@ -10,7 +10,8 @@ use towline_progress::Progress;
 
 use super::place::{print, print_json};
 use super::{Choice, Description, Work};
-use crate::simulate::{ITERATIONS, Simulator, mix};
+use crate::simulate::mix::{self, Comparison, Impossible, Outcome};
+use crate::simulate::{ITERATIONS, Simulator};
 use crate::{Matrix, Result, choose, units};
 
 /// Options of `towline simulate`.
@@ -206,56 +207,116 @@ fn jobs(options: &MixOptions) -> Result<ExitCode> {
         "simulating {} with up to {} servers",
         mix.name, options.servers
     ));
-    let (outcomes, error) = mix::compare(&simulator, &cluster, &mix, options.servers)?;
+    let compared = mix::compare(&simulator, &cluster, &mix, options.servers)?;
     progress.clear();
     if options.json {
-        print_json(&outcomes)?;
-    } else {
-        let mut text = format!(
-            "{} on {} nodes of {}\n\n{:<22} {:>12} {:>9} {:>12} {:>9} {:>12} {:>12}\n",
-            mix.name,
-            cluster.nodes.len(),
-            cluster.name,
-            "GPUS",
-            "MAKESPAN",
-            "SLOWDOWN",
-            "TURNAROUND",
-            "GPU BUSY",
-            "ENERGY",
-            "PRICE"
-        );
-        for outcome in &outcomes {
-            let what = match outcome.servers {
-                None => "one in every node".to_owned(),
-                Some(servers) => format!("{servers} servers, {} GPUs", outcome.gpus),
-            };
-            text += &format!(
-                "{what:<22} {:>12} {:>9.3} {:>12} {:>7.1} % {:>8.3} kWh {:>12.0}\n",
-                units::seconds(outcome.makespan_s),
-                outcome.slowdown,
-                units::seconds(outcome.turnaround_s),
-                100.0 * outcome.gpu_utilisation,
-                outcome.energy_j / 3.6e6,
-                outcome.price
-            );
+        for Impossible {
+            servers, reason, ..
+        } in &compared.impossible
+        {
+            eprintln!("towline: impossible with {servers} servers: {reason}");
         }
-        text += &match mix::cheapest(&outcomes, options.slowdown) {
-            Some(best) => format!(
-                "\nThe cheapest within {:.2} times the makespan: {} servers, {:.0} against {:.0} with a GPU in every node.\n",
-                options.slowdown,
-                best.servers.unwrap_or_default(),
-                best.price,
-                outcomes[0].price
-            ),
-            None => format!(
-                "\nNo number of servers up to {} stays within {:.2} times the makespan.\n",
-                options.servers, options.slowdown
-            ),
-        };
-        print(&text)?;
+        print_json(&compared.outcomes)?;
+    } else {
+        let nodes = cluster.nodes.len();
+        let title = format!("{} on {nodes} nodes of {}", mix.name, cluster.name);
+        print(&mix_table(
+            &title,
+            &compared,
+            options.servers,
+            options.slowdown,
+        ))?;
     }
-    match error {
+    match compared.error {
         None => Ok(ExitCode::SUCCESS),
         Some(error) => Err(error),
+    }
+}
+
+/// The outcomes, and the cheapest of them; no verdict after a failure, as not all were played.
+fn mix_table(title: &str, compared: &Comparison, most: usize, slowdown: f64) -> String {
+    let mut text = format!(
+        "{title}\n\n{:<22} {:>12} {:>9} {:>12} {:>9} {:>12} {:>12}\n",
+        "GPUS", "MAKESPAN", "SLOWDOWN", "TURNAROUND", "GPU BUSY", "ENERGY", "PRICE"
+    );
+    let lent = |servers: usize, gpus: usize| format!("{servers} servers, {gpus} GPUs");
+    let row = |outcome: &Outcome| {
+        let what = match outcome.servers {
+            None => "one in every node".to_owned(),
+            Some(servers) => lent(servers, outcome.gpus),
+        };
+        format!(
+            "{what:<22} {:>12} {:>9.3} {:>12} {:>7.1} % {:>8.3} kWh {:>12.0}\n",
+            units::seconds(outcome.makespan_s),
+            outcome.slowdown,
+            units::seconds(outcome.turnaround_s),
+            100.0 * outcome.gpu_utilisation,
+            outcome.energy_j / 3.6e6,
+            outcome.price
+        )
+    };
+    let local = &compared.outcomes[0];
+    text += &row(local);
+    // More servers have more places: all that are impossible come before those that were played.
+    for Impossible {
+        servers,
+        gpus,
+        reason,
+    } in &compared.impossible
+    {
+        let what = lent(*servers, *gpus);
+        text += &format!("{what:<22} impossible: {reason}\n");
+    }
+    for outcome in &compared.outcomes[1..] {
+        text += &row(outcome);
+    }
+    if compared.error.is_some() {
+        return text;
+    }
+    text + &match mix::cheapest(&compared.outcomes, slowdown) {
+        Some(best) => format!(
+            "\nThe cheapest within {slowdown:.2} times the makespan: {} servers, {:.0} against {:.0} with a GPU in every node.\n",
+            best.servers.unwrap_or_default(),
+            best.price,
+            local.price
+        ),
+        None => format!(
+            "\nNo number of servers up to {most} stays within {slowdown:.2} times the makespan.\n"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    #[test]
+    fn a_failed_simulation_gives_no_verdict() {
+        let local = Outcome {
+            servers: None,
+            gpus: 4,
+            makespan_s: 1.0,
+            turnaround_s: 1.0,
+            gpu_utilisation: 0.5,
+            energy_j: 1.0,
+            price: 9.0,
+            slowdown: 1.0,
+        };
+        let mut compared = Comparison {
+            outcomes: vec![local],
+            impossible: vec![Impossible {
+                servers: 1,
+                gpus: 1,
+                reason: "too few".to_owned(),
+            }],
+            error: None,
+        };
+        let text = mix_table("m", &compared, 4, 1.5);
+        assert!(text.contains("1 servers, 1 GPUs      impossible: too few\n"));
+        assert!(text.contains("No number of servers up to 4"), "{text}");
+        compared.error = Some(Error::Simulator("it crashed".to_owned()));
+        let text = mix_table("m", &compared, 4, 1.5);
+        assert!(!text.contains("No number"), "{text}");
     }
 }

@@ -116,17 +116,55 @@ impl Mix {
         jobs.sort_by(|a, b| a.0.total_cmp(&b.0));
         jobs
     }
+
+    /// The reason why some job can never start on so many shared GPUs. Each node of a job takes a place on a GPU.
+    fn obstacle(&self, gpus: usize) -> Option<String> {
+        let places = gpus as u64 * u64::from(self.share);
+        let users = self
+            .jobs
+            .iter()
+            .filter(|group| group.count > 0 && group.kernel.is_some());
+        let largest = users.max_by_key(|group| group.nodes)?;
+        (self.share > 0 && u64::from(largest.nodes) > places).then(|| {
+            format!(
+                "jobs `{}` use GPUs from {} nodes at once, and `share = {}` allows {places}",
+                largest.name, largest.nodes, self.share
+            )
+        })
+    }
+}
+
+/// A number of servers on which some job can never start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Impossible {
+    /// GPU servers.
+    pub servers: usize,
+    /// GPUs in all.
+    pub gpus: usize,
+    /// The jobs that cannot start, and their need.
+    pub reason: String,
+}
+
+/// A mix on all clusters that were tried.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The cluster with a GPU in every node first, then by the number of servers.
+    pub outcomes: Vec<Outcome>,
+    /// Numbers of servers that were not played.
+    pub impossible: Vec<Impossible>,
+    /// The failure that ended the list of outcomes early.
+    pub error: Option<Error>,
 }
 
 /// Plays the mix with a GPU in every node, then with 1 to `most` servers like the cluster's first, or like its nodes.
 ///
-/// A failed simulation ends the list with its error; what was done before is kept.
+/// A failed simulation ends the list with its error; earlier outcomes are kept.
 pub fn compare(
     simulator: &Simulator,
     cluster: &Cluster,
     mix: &Mix,
     most: usize,
-) -> Result<(Vec<Outcome>, Option<Error>)> {
+) -> Result<Comparison> {
     let nodes = cluster.nodes.len();
     if let Some(group) = mix.jobs.iter().find(|group| group.nodes as usize > nodes) {
         return Err(Error::Size(format!(
@@ -141,8 +179,21 @@ pub fn compare(
         .clone();
     model.gpus = model.gpus.max(1);
     let local = play(simulator, cluster, mix, None)?;
-    let mut outcomes = vec![local];
+    let mut compared = Comparison {
+        outcomes: vec![local],
+        impossible: Vec::new(),
+        error: None,
+    };
     for servers in 1..=most {
+        let gpus = servers * model.gpus as usize;
+        if let Some(reason) = mix.obstacle(gpus) {
+            compared.impossible.push(Impossible {
+                servers,
+                gpus,
+                reason,
+            });
+            continue;
+        }
         let lent = Cluster {
             nodes: cluster
                 .nodes
@@ -162,13 +213,16 @@ pub fn compare(
         };
         match play(simulator, &lent, mix, Some(servers)) {
             Ok(mut outcome) => {
-                outcome.slowdown = outcome.makespan_s / outcomes[0].makespan_s;
-                outcomes.push(outcome);
+                outcome.slowdown = outcome.makespan_s / compared.outcomes[0].makespan_s;
+                compared.outcomes.push(outcome);
             }
-            Err(error) => return Ok((outcomes, Some(error))),
+            Err(error) => {
+                compared.error = Some(error);
+                break;
+            }
         }
     }
-    Ok((outcomes, None))
+    Ok(compared)
 }
 
 /// The cheapest outcome whose makespan is within this factor of a GPU in every node; of equals the one with fewer servers.
