@@ -471,3 +471,25 @@ fn impossible_server_counts_are_skipped_and_named() {
     let best = |slowdown| cheapest(&compared.outcomes, slowdown).and_then(|best| best.servers);
     assert_eq!([best(2.5), best(1.1)], [Some(2), Some(4)]);
 }
+
+#[test]
+fn shifted_arrivals_change_no_figure() {
+    let cluster = Cluster::from_toml(FOUR, "four").unwrap();
+    let figures = |first: &str| {
+        let text = AT_ONCE.replace("count = 4", &format!("count = 2\nfirst = \"{first}\""));
+        let mix = Mix::from_toml(&text, "m").unwrap();
+        let outcomes = compare(&simulator(), &cluster, &mix, 2).unwrap().outcomes;
+        outcomes.into_iter().flat_map(|outcome| {
+            [
+                outcome.makespan_s,
+                outcome.turnaround_s,
+                outcome.gpu_utilisation,
+                outcome.energy_j,
+                outcome.slowdown,
+            ]
+        })
+    };
+    let pairs: Vec<(f64, f64)> = figures("0 s").zip(figures("1000 s")).collect();
+    assert_eq!(pairs.len(), 3 * 5);
+    assert!(pairs.iter().all(|&(a, b)| close(a, b)), "{pairs:?}");
+}

@@ -286,7 +286,9 @@ fn play(
             "it answered for other jobs or nodes".to_owned(),
         ));
     }
-    let makespan_s = answer.ended.iter().copied().fold(0.0, f64::max);
+    // The simulator's clock starts before the first arrival, and jobs are in order of arrival.
+    let first = jobs.first().map_or(0.0, |(arrival, _)| *arrival);
+    let makespan_s = answer.ended.iter().copied().fold(first, f64::max) - first;
     let waited = answer
         .ended
         .iter()
