@@ -1,8 +1,8 @@
 //! Ranks candidates by their score and says why the best is the best.
 
-use crate::gpus::{self, Assignment, Pool};
-use crate::score::{Score, Sockets, score};
-use crate::{Cluster, Matrix, Placement, Policy, Result, search, units};
+use crate::gpus::{Assignment, Pool};
+use crate::score::{Score, Sockets, score_with_gpus};
+use crate::{Cluster, Error, Matrix, Placement, Policy, Result, search, units};
 
 /// A placement and what it is worth.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub struct Candidate {
 }
 
 /// What to try.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Wishes {
     /// The policies to try.
     pub policies: Vec<Policy>,
@@ -28,35 +28,52 @@ pub struct Wishes {
     pub pool: Pool,
 }
 
-/// All candidates, best first; of equals the one that is simpler to say.
+/// The candidates that are possible, and those that are not.
+#[derive(Debug)]
+pub struct Candidates {
+    /// Best first; of equals the one that is simpler to say.
+    pub ranked: Vec<Candidate>,
+    /// Names of placements that are impossible, with the reason.
+    pub left_out: Vec<(String, Error)>,
+}
+
+/// Ranks all candidates; an error only if every one is impossible.
 pub fn candidates(
     cluster: &Cluster,
     matrix: &Matrix,
     sockets: &Sockets,
     wishes: &Wishes,
-) -> Result<Vec<Candidate>> {
-    let mut placements = Vec::new();
-    for policy in &wishes.policies {
-        placements.push(policy.place(cluster, matrix.ranks(), wishes.threads)?);
-    }
-    if wishes.mapped {
-        placements.push(search::search(cluster, matrix, sockets, wishes.threads)?);
-    }
-    let mut candidates = Vec::new();
-    for placement in placements {
-        let mut score = score(cluster, matrix, sockets, &placement)?;
-        let gpus = gpus::assign_if_used(cluster, matrix, &placement, wishes.pool)?;
-        if let Some(gpus) = &gpus {
-            score.add_gpus(gpus);
-        }
-        candidates.push(Candidate {
-            placement,
-            gpus,
-            score,
+) -> Result<Candidates> {
+    let ranks = matrix.ranks();
+    let policies = wishes.policies.iter().map(|policy| {
+        let placement = policy.place(cluster, ranks, wishes.threads);
+        (policy.to_string(), placement)
+    });
+    let mapped = wishes.mapped.then(|| {
+        let placement = search::search(cluster, matrix, sockets, wishes);
+        ("mapped".to_owned(), placement)
+    });
+    let mut ranked = Vec::new();
+    let mut left_out = Vec::new();
+    for (name, placement) in policies.chain(mapped) {
+        let candidate = placement.and_then(|placement| {
+            let (score, gpus) = score_with_gpus(cluster, matrix, sockets, &placement, wishes.pool)?;
+            Ok(Candidate {
+                placement,
+                gpus,
+                score,
+            })
         });
+        match candidate {
+            Ok(candidate) => ranked.push(candidate),
+            Err(error) => left_out.push((name, error)),
+        }
     }
-    candidates.sort_by(|a, b| a.score.total_s.total_cmp(&b.score.total_s));
-    Ok(candidates)
+    if ranked.is_empty() && !left_out.is_empty() {
+        return Err(left_out.swap_remove(0).1);
+    }
+    ranked.sort_by(|a, b| a.score.total_s.total_cmp(&b.score.total_s));
+    Ok(Candidates { ranked, left_out })
 }
 
 /// Why the first of the candidates is the first, in a few lines.
@@ -147,7 +164,7 @@ fn difference(best: &Score, other: &Score) -> String {
 mod tests {
     use super::*;
     use crate::cluster::sample;
-    use crate::program::declared::scrambled_halo;
+    use crate::program::declared::{Kernel, scrambled_halo};
 
     #[test]
     fn the_best_comes_first_and_says_why() {
@@ -159,11 +176,38 @@ mod tests {
             pool: Pool::Any,
         };
         let candidates = candidates(&cluster, &matrix, &Sockets::default(), &wishes).unwrap();
-        assert_eq!(candidates[0].placement.name, "mapped");
-        let text = explain(&cluster, &matrix, &candidates);
+        assert_eq!(candidates.ranked[0].placement.name, "mapped");
+        let text = explain(&cluster, &matrix, &candidates.ranked);
         assert!(
             text.contains("41.7 %") && text.contains("The next"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn candidates_without_gpus_are_left_out() {
+        // Two nodes of two cores have GPUs: only placements on those are possible.
+        let mut cluster = sample(4, 1, 2);
+        cluster.nodes[0].gpus = 1;
+        cluster.nodes[1].gpus = 1;
+        let matrix = Matrix::of(&Kernel::StmvGpu.program(4).unwrap());
+        let mut wishes = Wishes {
+            policies: Policy::usual(&cluster),
+            mapped: true,
+            threads: false,
+            pool: Pool::Local,
+        };
+        let found = candidates(&cluster, &matrix, &Sockets::default(), &wishes).unwrap();
+        let named = |name| {
+            let mut ranked = found.ranked.iter();
+            ranked.any(|candidate| candidate.placement.name == name)
+        };
+        assert!(named("block") && named("mapped") && !named("rr:1"));
+        let reason = found.left_out.iter().find(|(name, _)| name == "rr:1");
+        let (_, error) = reason.unwrap();
+        assert!(error.to_string().contains("needs a GPU"), "{error}");
+
+        (wishes.policies, wishes.mapped) = (vec![Policy::RoundRobin(1)], false);
+        assert!(candidates(&cluster, &matrix, &Sockets::default(), &wishes).is_err());
     }
 }

@@ -9,7 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
+use towline_progress::Progress;
 
+use crate::choose::{self, Candidate, Wishes};
 use crate::cluster::{hwloc, preset, slurm};
 use crate::gpus::Pool;
 use crate::program::declared::Kernel;
@@ -162,10 +164,10 @@ pub enum GpuPool {
 
 impl Choice {
     /// The placements to try on this cluster.
-    pub fn wishes(&self, cluster: &Cluster) -> Result<crate::choose::Wishes> {
+    pub fn wishes(&self, cluster: &Cluster) -> Result<Wishes> {
         let mapped = self.policies.is_empty() || self.policies.iter().any(|name| name == "mapped");
         let named = self.policies.iter().filter(|name| *name != "mapped");
-        Ok(crate::choose::Wishes {
+        Ok(Wishes {
             policies: match self.policies.is_empty() {
                 true => Policy::usual(cluster),
                 false => named.map(|name| name.parse()).collect::<Result<_>>()?,
@@ -178,6 +180,24 @@ impl Choice {
                 GpuPool::Servers => Pool::Servers,
             },
         })
+    }
+
+    /// The placements, best first; names on standard error those that are impossible.
+    fn candidates(
+        &self,
+        cluster: &Cluster,
+        matrix: &Matrix,
+        progress: &Progress,
+    ) -> Result<Vec<Candidate>> {
+        progress.tell("placing");
+        let wishes = self.wishes(cluster)?;
+        let found = choose::candidates(cluster, matrix, &self.sockets()?, &wishes)?;
+        progress.aside(|| {
+            for (name, error) in &found.left_out {
+                eprintln!("towline: {name} is left out: {error}");
+            }
+        });
+        Ok(found.ranked)
     }
 
     /// The model of a socket that this chooses.

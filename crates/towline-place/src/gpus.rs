@@ -34,13 +34,14 @@ pub struct Assignment {
 }
 
 /// Where a rank's GPU may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pool {
     /// In its own node.
     Local,
     /// In servers only.
     Servers,
     /// Wherever it is done first.
+    #[default]
     Any,
 }
 

@@ -11,7 +11,7 @@
 //! It knows no order of events: it ranks placements, it predicts no times. The simulator does know.
 
 use crate::cluster::Node;
-use crate::gpus::Assignment;
+use crate::gpus::{self, Assignment, Pool};
 use crate::{Cluster, Error, Matrix, Placement, Result, Slot};
 
 /// How a socket slows its cores down.
@@ -97,6 +97,22 @@ pub fn score(
         });
     }
     Ok(Loads::new(cluster, matrix, sockets, &placement.slots).score())
+}
+
+/// Scores a placement together with the GPUs that its ranks are given; an error if a rank finds none.
+pub fn score_with_gpus(
+    cluster: &Cluster,
+    matrix: &Matrix,
+    sockets: &Sockets,
+    placement: &Placement,
+    pool: Pool,
+) -> Result<(Score, Option<Assignment>)> {
+    let mut score = score(cluster, matrix, sockets, placement)?;
+    let gpus = gpus::assign_if_used(cluster, matrix, placement, pool)?;
+    if let Some(gpus) = &gpus {
+        score.add_gpus(gpus);
+    }
+    Ok((score, gpus))
 }
 
 /// A rank's traffic with a peer, both ways.

@@ -2,10 +2,12 @@
 //!
 //! Each start (every fixed policy's placement, a greedy growth within the shape of each, and Scotch's if it is there) is improved
 //! by swaps and moves until none helps or the work is used up. Work is counted, not timed, so the result is always the same.
+//! Moves do not know GPUs: the full score decides afterwards between each start, its improvement and all others.
 
 use std::collections::{BTreeSet, HashSet};
 
-use crate::score::{Loads, Sockets};
+use crate::choose::Wishes;
+use crate::score::{Loads, Score, Sockets, score_with_gpus};
 use crate::{Cluster, Matrix, Placement, Policy, Result, Slot, policy, scotch};
 
 /// Visits of edges that all improvements together may cost: some seconds.
@@ -14,24 +16,33 @@ const WORK: u64 = 60_000_000;
 /// Starts of one shape that differ in where growth begins.
 const SEEDS: usize = 6;
 
-/// The best placement found for a program.
+/// The best placement found for a program; an error if none has GPUs for all ranks that use one.
 pub fn search(
     cluster: &Cluster,
     matrix: &Matrix,
     sockets: &Sockets,
-    threads: bool,
+    wishes: &Wishes,
 ) -> Result<Placement> {
-    let tasks = matrix.ranks();
+    let (tasks, threads) = (matrix.ranks(), wishes.threads);
     policy::check_room(cluster, tasks, threads)?;
+    let mut policies = Policy::usual(cluster);
+    for &policy in &wishes.policies {
+        if !policies.contains(&policy) {
+            policies.push(policy);
+        }
+    }
     let mut shapes: Vec<Placement> = Vec::new();
+    let mut repeated: Vec<Vec<Slot>> = Vec::new();
     let mut seen = HashSet::new();
-    for policy in Policy::usual(cluster) {
+    for policy in policies {
         let placement = policy.place(cluster, tasks, threads)?;
         let mut shape: Vec<Slot> = placement.slots.clone();
         shape.sort_unstable();
         // Policies that fill the same cores with other ranks are one shape, but each its own start.
         if seen.insert(shape) || tasks <= 256 {
             shapes.push(placement);
+        } else {
+            repeated.push(placement.slots);
         }
     }
     let mut starts: Vec<Vec<Slot>> = shapes
@@ -55,29 +66,46 @@ pub fn search(
     }
     let all: Vec<Slot> = all_slots(cluster, threads);
     let share = WORK / starts.len() as u64;
-    let mut best: Option<(f64, f64, Vec<Slot>)> = None;
-    for start in starts {
+    let mut best: Option<(Score, Placement)> = None;
+    let mut failure = None;
+    // Repeated shapes are not worth the work of an improvement, and are compared as they are.
+    let repeated = repeated.into_iter().map(|start| (start, 0));
+    let starts = starts.into_iter().map(|start| (start, share));
+    for (start, work) in starts.chain(repeated) {
         let mut loads = Loads::new(cluster, matrix, sockets, &start);
-        improve(&mut loads, &all, share);
-        // Summed up anew: what moves left behind in the last digits must not decide.
-        let loads = Loads::new(cluster, matrix, sockets, &loads.slots);
-        let score = loads.score();
-        let start = Loads::new(cluster, matrix, sockets, &start);
-        let before = start.score();
-        let (score, slots) = match score.total_s <= before.total_s {
-            true => (score, loads.slots),
-            false => (before, start.slots),
+        improve(&mut loads, &all, work);
+        let mut found: Option<(Score, Placement)> = None;
+        for slots in [loads.slots, start] {
+            // Summed up anew: what moves left behind in the last digits must not decide.
+            let placement = Placement::new("mapped", slots, cluster)?;
+            match score_with_gpus(cluster, matrix, sockets, &placement, wishes.pool) {
+                Ok((score, _)) => {
+                    if found
+                        .as_ref()
+                        .is_none_or(|(best, _)| score.total_s < best.total_s)
+                    {
+                        found = Some((score, placement));
+                    }
+                }
+                Err(error) => {
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        let Some((score, placement)) = found else {
+            continue;
         };
-        let better = best.as_ref().is_none_or(|(total, cross, _)| {
-            score.total_s < total * (1.0 - 1e-9)
-                || (score.total_s <= total * (1.0 + 1e-9) && score.cross_bytes < *cross)
+        let better = best.as_ref().is_none_or(|(best, _)| {
+            score.total_s < best.total_s * (1.0 - 1e-9)
+                || (score.total_s <= best.total_s * (1.0 + 1e-9)
+                    && score.cross_bytes < best.cross_bytes)
         });
         if better {
-            best = Some((score.total_s, score.cross_bytes, slots));
+            best = Some((score, placement));
         }
     }
-    let (_, _, slots) = best.expect("there is at least one policy");
-    Placement::new("mapped", slots, cluster)
+    best.map(|(_, placement)| placement)
+        .ok_or_else(|| failure.expect("each start has a score or a failure"))
 }
 
 fn all_slots(cluster: &Cluster, threads: bool) -> Vec<Slot> {
@@ -220,13 +248,14 @@ fn improve(loads: &mut Loads<'_>, all: &[Slot], work: u64) {
 mod tests {
     use super::*;
     use crate::cluster::{preset, sample};
+    use crate::gpus::Pool;
     use crate::program::declared::{Kernel, scrambled_halo};
     use crate::score::score;
 
     #[test]
     fn a_scrambled_halo_finds_its_blocks_again() {
         let (cluster, matrix) = (sample(4, 1, 6), Matrix::of(&scrambled_halo(6, 4, 100_000)));
-        let placement = search(&cluster, &matrix, &Sockets::default(), false).unwrap();
+        let placement = search(&cluster, &matrix, &Sockets::default(), &Wishes::default()).unwrap();
         let score = score(&cluster, &matrix, &Sockets::default(), &placement).unwrap();
         // Four blocks of 2 x 3: 20 of 48 edges are cut, and no cut is smaller.
         assert!(
@@ -251,7 +280,7 @@ mod tests {
                     .unwrap()
                     .total_s
             };
-            let mapped = total(&search(&cluster, &matrix, &sockets, false).unwrap());
+            let mapped = total(&search(&cluster, &matrix, &sockets, &Wishes::default()).unwrap());
             for policy in Policy::usual(&cluster) {
                 let fixed = total(&policy.place(&cluster, tasks, false).unwrap());
                 assert!(
@@ -263,21 +292,75 @@ mod tests {
     }
 
     #[test]
+    fn no_fixed_policy_is_better_with_gpus() {
+        // A slow network draws ranks together, and one GPU in each node spreads them.
+        let mut cluster = sample(8, 2, 8);
+        cluster.network.bandwidth = 0.03e9;
+        cluster.nodes.iter_mut().for_each(|node| node.gpus = 1);
+        let sockets = Sockets::default();
+        let matrix = Matrix::of(&Kernel::StmvGpu.program(16).unwrap());
+        let total = |placement: &Placement| {
+            let scored = score_with_gpus(&cluster, &matrix, &sockets, placement, Pool::Any);
+            scored.unwrap().0.total_s
+        };
+        let mapped = total(&search(&cluster, &matrix, &sockets, &Wishes::default()).unwrap());
+        for policy in Policy::usual(&cluster) {
+            let fixed = total(&policy.place(&cluster, 16, false).unwrap());
+            assert!(
+                mapped <= fixed * (1.0 + 1e-9),
+                "{policy}: {mapped} and {fixed}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_fixed_policy_is_better_of_many_ranks() {
+        // Every policy fills all cores: one shape, of which only the first placement is improved.
+        let cluster = preset::cluster("study-qdr").unwrap();
+        let sockets = Sockets::default();
+        let matrix = Matrix::of(&Kernel::Stmv.program(384).unwrap());
+        let wishes = Wishes {
+            policies: vec![Policy::Plane(3)],
+            ..Wishes::default()
+        };
+        let total = |placement: &Placement| {
+            let scored = score(&cluster, &matrix, &sockets, placement);
+            scored.unwrap().total_s
+        };
+        let mapped = total(&search(&cluster, &matrix, &sockets, &wishes).unwrap());
+        for policy in Policy::usual(&cluster).into_iter().chain(wishes.policies) {
+            let fixed = total(&policy.place(&cluster, 384, false).unwrap());
+            assert!(
+                mapped <= fixed * (1.0 + 1e-9),
+                "{policy}: {mapped} and {fixed}"
+            );
+        }
+    }
+
+    #[test]
     fn the_result_is_the_same_every_time() {
         let (cluster, matrix) = (
             sample(3, 2, 4),
             Matrix::of(&Kernel::Cg.program(16).unwrap()),
         );
-        let once = search(&cluster, &matrix, &Sockets::default(), false).unwrap();
+        let once = search(&cluster, &matrix, &Sockets::default(), &Wishes::default()).unwrap();
         assert_eq!(
             once,
-            search(&cluster, &matrix, &Sockets::default(), false).unwrap()
+            search(&cluster, &matrix, &Sockets::default(), &Wishes::default()).unwrap()
         );
     }
 
     #[test]
     fn too_few_cores_are_an_error() {
         let matrix = Matrix::of(&scrambled_halo(6, 4, 8));
-        assert!(search(&sample(2, 1, 6), &matrix, &Sockets::default(), false).is_err());
+        assert!(
+            search(
+                &sample(2, 1, 6),
+                &matrix,
+                &Sockets::default(),
+                &Wishes::default()
+            )
+            .is_err()
+        );
     }
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use support::{is_root, mpi_program, nodes, nodes_and_cores, require, said};
+use towline_place::choose::Wishes;
 use towline_place::program::declared::scrambled_halo;
 use towline_place::score::Sockets;
 use towline_place::{Cluster, Matrix, Placement, Policy, Slot, launcher, search};
@@ -157,7 +158,8 @@ fn cluster() -> Cluster {
 fn cases() -> Vec<Case> {
     let cluster = cluster();
     let matrix = Matrix::of(&scrambled_halo(6, 4, 100_000));
-    let mapped = search::search(&cluster, &matrix, &Sockets::default(), false).unwrap();
+    let mapped =
+        search::search(&cluster, &matrix, &Sockets::default(), &Wishes::default()).unwrap();
     let fixed = [("rr:2", 12), ("rr:1", 10), ("plane:4", 9)];
     let fixed = fixed.map(|(policy, tasks)| {
         let policy: Policy = policy.parse().unwrap();

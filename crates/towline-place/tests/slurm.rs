@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use cluster::Slurm;
 use support::{Places, mpi_program, nodes, nodes_and_cores, said};
+use towline_place::choose::Wishes;
 use towline_place::cluster::slurm;
 use towline_place::program::declared::scrambled_halo;
 use towline_place::score::Sockets;
@@ -84,7 +85,8 @@ fn slurm_follows_its_hostfile_and_batch_script() {
     );
 
     let matrix = Matrix::of(&scrambled_halo(4, 4, 100_000));
-    let mapped = search::search(&cluster, &matrix, &Sockets::default(), false).unwrap();
+    let mapped =
+        search::search(&cluster, &matrix, &Sockets::default(), &Wishes::default()).unwrap();
     let turns = Policy::RoundRobin(2).place(&cluster, 14, false).unwrap();
     let few = Policy::Block.place(&cluster, 8, false).unwrap();
     for placement in [mapped, turns, few] {

@@ -71,11 +71,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if let Some(remark) = remark {
         eprintln!("towline: {remark}");
     }
-    let sockets = options.choice.sockets()?;
-    let wishes = options.choice.wishes(&cluster)?;
     let progress = Progress::new(!options.json);
-    progress.tell("placing");
-    let candidates = choose::candidates(&cluster, &matrix, &sockets, &wishes)?;
+    let candidates = options.choice.candidates(&cluster, &matrix, &progress)?;
     progress.clear();
     let Some(best) = candidates.first() else {
         return Err(Error::Size("no policy was asked for".to_owned()));

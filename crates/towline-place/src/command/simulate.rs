@@ -12,7 +12,7 @@ use super::place::{print, print_json};
 use super::{Choice, Description, Work};
 use crate::simulate::mix::{self, Comparison, Impossible, Outcome};
 use crate::simulate::{ITERATIONS, Simulator};
-use crate::{Matrix, Result, choose, units};
+use crate::{Matrix, Result, units};
 
 /// Options of `towline simulate`.
 #[derive(Args, Clone, Debug)]
@@ -120,11 +120,9 @@ fn program(options: &ProgramOptions) -> Result<ExitCode> {
     let program = options.work.program()?;
     let matrix = Matrix::of(&program);
     let sockets = options.choice.sockets()?;
-    let wishes = options.choice.wishes(&cluster)?;
     let progress = Progress::new(!options.json);
     let mut placements = Vec::new();
-    progress.tell("placing");
-    let candidates = choose::candidates(&cluster, &matrix, &sockets, &wishes)?;
+    let candidates = options.choice.candidates(&cluster, &matrix, &progress)?;
     let count = candidates.len();
     for candidate in candidates {
         let name = &candidate.placement.name;
