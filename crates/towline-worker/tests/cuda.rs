@@ -665,6 +665,28 @@ fn launches_behind_a_spinning_kernel_do_not_keep_the_copy_that_ends_it() {
 }
 
 #[test]
+fn work_after_a_wait_counts_for_the_next_wait_for_all() {
+    let client = Client::new();
+    let memory = client.allocate(64);
+    let open = |value: u32| {
+        client.write(B, memory, &value.to_le_bytes());
+        assert_eq!(client.synchronize(B), CUDA_SUCCESS);
+    };
+    open(1);
+    client.launch(SPIN_UNTIL, A, &params(memory, &[]));
+    assert_eq!(client.synchronize(A), CUDA_SUCCESS);
+    open(0);
+    client.launch(SPIN_UNTIL, A, &params(memory, &[]));
+    let number = client.post(&wire::SynchronizeContext { context: CONTEXT });
+    std::thread::sleep(Duration::from_millis(200));
+    let early = lock(&client.inbox.0).replies.contains_key(&number);
+    client.write(B, memory, &1_u32.to_le_bytes());
+    assert_eq!(client.status_of(number), CUDA_SUCCESS);
+    assert!(!early, "the kernel had not ended");
+    client.leave();
+}
+
+#[test]
 fn a_stream_stands_still_until_the_applications_function_has_returned() {
     let client = Client::new();
     let memory = client.allocate(64);
@@ -1287,6 +1309,30 @@ fn kernel_over_its_time_ends_its_session() {
         matches!(outcome, Err(RunError::Overrun(LIMIT))),
         "{outcome:?}"
     );
+}
+
+#[test]
+fn kernel_over_its_time_ends_its_session_however_much_waits() {
+    const LIMIT: Duration = Duration::from_millis(200);
+    let client = Client::timed(LIMIT);
+    let memory = client.allocate(64);
+    client.write(A, memory, &[0; 64]);
+    client.launch(SPIN_UNTIL, A, &params(memory, &[]));
+    // One that the driver refuses is marked, too.
+    let arguments = params(memory, &[1]);
+    client.post(&wire::Launch {
+        block_x: 1 << 20,
+        ..launch(ADD_ONE, A, &arguments)
+    });
+    for _ in 0..2000 {
+        client.launch(ADD_ONE, A, &params(memory + 4, &[1]));
+    }
+    let fault = client.wait("the fault", |inbox| {
+        let found = inbox.failures.iter().find(|(number, _)| *number == 0);
+        found.copied()
+    });
+    assert_eq!(fault, (0, CUDA_ERROR_LAUNCH_TIMEOUT));
+    assert_eq!(client.closed(), Some(CloseCode::ServerLimit));
 }
 
 #[test]

@@ -172,6 +172,11 @@ impl Beacon {
         outcome.map(|_| ())
     }
 
+    /// The page will not be registered.
+    pub(crate) fn give_up(&self, status: CUresult) {
+        let _ = self.address.set(Err(status));
+    }
+
     /// Where the device has the page. Another thread may be registering it, which takes the driver a moment.
     pub(crate) fn address(&self) -> Result<u64, CUresult> {
         *self.address.wait()

@@ -489,6 +489,8 @@ impl Serve for Session {
         let ended = self.glance.as_mut()?();
         if ended {
             self.take_wait();
+            // It held its context, whose end may wait for that.
+            self.shared.streams.wake();
         }
         Some(ended)
     }

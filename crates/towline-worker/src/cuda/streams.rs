@@ -30,6 +30,8 @@ const MARK_EVERY: u32 = 450;
 /// Most commands before marks that have not passed: the driver lets about a thousand commands of a stream wait (1,020 launches on an
 /// H200, driver 580.159), then it makes the caller wait.
 const MOST_MARKED: u32 = 2 * MARK_EVERY;
+/// A mark takes a place of the driver's queue, too.
+const MARK_ITSELF: u32 = 1;
 /// A stream that carries out more commands between two looks of the watchdog is marked as one that nobody watches: that costs nothing.
 const MANY: u64 = 256;
 /// Commands between two marks have the limit for each of them, but never more than for so many. So does one that others may hold up.
@@ -61,7 +63,7 @@ pub(crate) struct Depth {
     /// Launches since the last mark, and those before marks that have passed, where [turns](crate::turns) count them.
     launched: AtomicU32,
     launches_ended: AtomicU64,
-    /// A request has named the stream since it was last seen to have nothing to do.
+    /// A request has named the stream, or something was enqueued on it, since it was last seen to have nothing to do.
     used: AtomicBool,
     /// Windows of transfers whose copies the driver has, or whose bytes are on their way to the client.
     windows: AtomicUsize,
@@ -97,7 +99,7 @@ impl Depth {
         self.used.store(false, Ordering::Relaxed);
     }
 
-    /// A request names the stream.
+    /// The stream has something to do, or is about to.
     pub(crate) fn comes_into_use(&self) {
         self.used.store(true, Ordering::Relaxed);
     }
@@ -211,7 +213,9 @@ impl Stream {
             launches: depth.launched.swap(0, Ordering::AcqRel),
             waits,
         });
-        depth.marked.fetch_add(commands, Ordering::AcqRel);
+        depth
+            .marked
+            .fetch_add(commands + MARK_ITSELF, Ordering::AcqRel);
     }
 
     /// Takes the oldest mark away if it has passed.
@@ -226,7 +230,9 @@ impl Stream {
         let Some(mark) = self.marks.pop_front() else {
             return false;
         };
-        depth.marked.fetch_sub(mark.commands, Ordering::AcqRel);
+        depth
+            .marked
+            .fetch_sub(mark.commands + MARK_ITSELF, Ordering::AcqRel);
         let launches = u64::from(mark.launches);
         depth.launches_ended.fetch_add(launches, Ordering::AcqRel);
         context.give_event(mark.event);
@@ -502,14 +508,18 @@ impl Shared {
     /// Whether the driver takes another command of the stream without waiting.
     fn has_room(&self, target: &Target) -> bool {
         let depth = &target.depth;
-        if depth.marked.load(Ordering::Acquire) < MOST_MARKED {
+        let has_room = || {
+            let unmarked = depth.unmarked.load(Ordering::Relaxed);
+            depth.marked.load(Ordering::Acquire) + unmarked < MOST_MARKED
+        };
+        if has_room() {
             return true;
         }
         let mut state = self.streams.lock();
         let Some(stream) = state.streams.get_mut(&target.key) else {
             return true;
         };
-        while depth.marked.load(Ordering::Acquire) >= MOST_MARKED {
+        while !has_room() {
             if !stream.pass_mark(&*self.api, depth, &target.context) {
                 return stream.marks.is_empty();
             }
@@ -605,6 +615,8 @@ impl Shared {
     pub(crate) fn enqueued(&self, target: &Target) {
         self.link.work_comes();
         let depth = &target.depth;
+        // Launches find their stream without naming it again.
+        depth.comes_into_use();
         // Not in one step, which would take longer: where two threads meet, a command is not counted.
         let unmarked = depth.unmarked.load(Ordering::Relaxed) + 1;
         let every = self.streams.mark_every.load(Ordering::Relaxed);

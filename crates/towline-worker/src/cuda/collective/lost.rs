@@ -222,5 +222,7 @@ fn look_after(shared: &Weak<Shared>, patience: Duration) {
         for communicator in known {
             shared.tend(&communicator, &**library, patience);
         }
+        // A context that is about to end waits until nobody holds it.
+        shared.streams.wake();
     }
 }

@@ -119,6 +119,11 @@ impl Call {
         self.under_way.load(Ordering::Acquire) == 0
     }
 
+    /// Whether it has memory of the host.
+    pub(crate) fn has_memory(&self) -> bool {
+        !self.staging.0.is_null()
+    }
+
     /// Gives the memory back. Nothing uses it any more, and the context is current.
     pub(crate) fn release(&self, api: &dyn CudaApi) {
         if !self.staging.0.is_null() {

@@ -422,11 +422,27 @@ impl Exec {
 
     /// Gives all back.
     pub(crate) fn end(&self, api: &dyn CudaApi) {
+        self.destroy(api);
+        self.release_memory(api);
+    }
+
+    /// Whether nodes have memory of the host.
+    pub(crate) fn has_memory(&self) -> bool {
+        let has = |call: &Arc<Call>| call.has_memory();
+        lock(&self.calls).values().any(has) || lock(&self.retired).iter().any(has)
+    }
+
+    /// As [`Self::end`], but for what [`Self::release_memory`] does.
+    pub(crate) fn destroy(&self, api: &dyn CudaApi) {
         // SAFETY: the graph is ours, and ends once; the driver keeps what runs.
         unsafe { api.cuGraphExecDestroy(self.native.0.cast()) };
         if self.owns {
             lock(&self.built).destroy(api);
         }
+    }
+
+    /// Gives memory of the host back, for which the driver may wait until the device is idle.
+    pub(crate) fn release_memory(&self, api: &dyn CudaApi) {
         for call in lock(&self.calls).values() {
             call.release(api);
         }

@@ -495,23 +495,28 @@ impl Session {
         self.shared.credit_code(request.exec);
         let exec = taken.ok_or_else(|| unknown("executable graph", request.exec))?;
         let (ending, idle) = (Arc::clone(&exec), exec.is_idle());
-        let end = move |shared: &Shared| {
-            // Without its context it has ended with that.
+        // Without its context it has ended with that.
+        let end = move |shared: &Shared, how: fn(&Exec, &dyn CudaApi)| {
             if let Some(context) = exec.context()
                 && context.enter(&*shared.api) == CUDA_SUCCESS
             {
-                exec.end(&*shared.api);
+                how(&exec, &*shared.api);
             }
         };
         if idle {
-            // Now: of a graph that allocates memory the driver makes one executable graph at a time.
-            end(&self.shared);
+            // Now: of a graph that allocates memory the driver makes one executable graph at a time. Its memory of the host goes on a thread,
+            // since the driver waits there for other graphs, and those for functions of the application.
+            end(&self.shared, Exec::destroy);
+            if ending.has_memory() {
+                self.shared
+                    .start(move |shared| end(shared, Exec::release_memory));
+            }
             return Ok(());
         }
         self.shared.start(move |shared| {
             // At the session's end too: the device may not be done with the memory, which goes with the process then.
             if shared.streams.wait_until(|| ending.is_idle()) || ending.is_idle() {
-                end(shared);
+                end(shared, Exec::end);
             }
         });
         Ok(())

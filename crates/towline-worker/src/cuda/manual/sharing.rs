@@ -431,6 +431,7 @@ impl Session {
                 // Another request is making it.
                 None => beacon.address().map(drop),
                 Some(earlier) => {
+                    let entered = entered.inspect_err(|status| beacon.give_up(*status));
                     let registered = entered.and_then(|()| beacon.register(&*shared.api));
                     match registered {
                         Ok(()) => {
