@@ -63,6 +63,11 @@ fn may_be_called(name: &str) -> bool {
     !name.starts_with("cu") || GROUPS.iter().any(|group| name.starts_with(group))
 }
 
+/// Whether a call goes by nothing that a fork breaks: it looks up a text.
+fn is_of_no_device(name: &str) -> bool {
+    matches!(name, "cuGetErrorName" | "cuGetErrorString")
+}
+
 /// A reason why a call could not run, or not to its end. The user has been told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -75,6 +80,10 @@ pub(crate) enum Failure {
 /// Runs an exported function of any API: it counts as a call under way, and panics end here.
 pub(crate) fn guarded<T>(name: &'static str, call: impl FnOnce() -> T) -> Result<T, Failure> {
     if FORKED.load(Ordering::Relaxed) {
+        if is_of_no_device(name) {
+            // Locks may have been held when the process forked: none is taken.
+            return std::panic::catch_unwind(AssertUnwindSafe(call)).map_err(|_| Failure::Panicked);
+        }
         tell_forked();
         return Err(Failure::Forked);
     }

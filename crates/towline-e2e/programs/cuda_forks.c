@@ -59,6 +59,10 @@ int main(int argc, char **argv)
                STATUS(cuMemcpyDtoH_v2, (void *, uint64_t, size_t), numbers, memory, sizeof numbers),
                STATUS(cuCtxSynchronize, (void), ), STATUS(cuStreamCreate, (void **, unsigned), &made, 0),
                STATUS(cuInit, (unsigned), 0));
+        const char *name = "none", *text = NULL;
+        CALL(cuGetErrorName, (int, const char **), 3, &name);
+        CALL(cuGetErrorString, (int, const char **), 3, &text);
+        printf("child: %s is told: %d\n", name, text != NULL);
         /* By exit(), as programs do: exit handlers run in the child too. */
         exit(0);
     }

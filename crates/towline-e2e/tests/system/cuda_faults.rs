@@ -129,6 +129,7 @@ fn child_after_fork_is_not_initialised_for_cuda_and_the_parent_goes_on() {
     );
     let expected = [
         "child: allocate 3, launch 3, copy 3, synchronise 3, stream 3, init 3",
+        "child: CUDA_ERROR_NOT_INITIALIZED is told: 1",
         "child's status 0",
         "parent: 2 2",
     ];
