@@ -155,6 +155,18 @@ impl Driver {
     }
 }
 
+/// Domain, bus, device and function of a PCI place as text, each of any number of digits; domain and function may be left out.
+fn parse_bus_id(text: &str) -> Option<(Option<u32>, u32, u32, u32)> {
+    let number = |part: &str| u32::from_str_radix(part, 16).ok();
+    let (place, function) = text.split_once('.').unwrap_or((text, "0"));
+    let (rest, device) = place.rsplit_once(':')?;
+    let (domain, bus) = match rest.split_once(':') {
+        Some((domain, bus)) => (Some(number(domain)?), bus),
+        None => (None, rest),
+    };
+    Some((domain, number(bus)?, number(device)?, number(function)?))
+}
+
 /// Writes text with its NUL, cut to what there is room for.
 fn tell_text(target: &OutList<u8>, text: &[u8]) -> Result<(), CUresult> {
     let Some(most) = target.room().checked_sub(1).filter(|_| target.wanted()) else {
@@ -261,20 +273,26 @@ impl DeviceCalls for Driver {
     }
 
     fn cuDeviceGetByPCIBusId(&self, pciBusId: &[u8]) -> Result<CUdevice, CUresult> {
-        let wanted = String::from_utf8_lossy(pciBusId).to_uppercase();
-        let fits = |device: &Device| {
-            let id = device.bus_id();
-            let short = id.strip_suffix(".0").unwrap_or(&id);
-            wanted == id || wanted == short || format!("{:04X}:{wanted}", device.domain) == id
+        let started = self.ready()?;
+        let wanted = std::str::from_utf8(pciBusId).ok().and_then(parse_bus_id);
+        let (domain, bus, device, function) = wanted.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let fits = |one: &Device| {
+            let domain = domain.unwrap_or(one.domain.into());
+            parse_bus_id(&one.bus_id()) == Some((Some(domain), bus, device, function))
         };
-        let index = self.ready()?.devices().iter().position(fits);
+        let index = started.devices().iter().position(fits);
         index
             .map(|index| index as CUdevice)
             .ok_or(CUDA_ERROR_INVALID_DEVICE)
     }
 
     fn cuDeviceGetPCIBusId(&self, pciBusId: OutList<u8>, dev: CUdevice) -> Result<(), CUresult> {
-        tell_text(&pciBusId, self.device(dev)?.bus_id().as_bytes())
+        let id = self.device(dev)?.bus_id();
+        // Part of a place is none.
+        match pciBusId.room() > id.len() {
+            true => tell_text(&pciBusId, id.as_bytes()),
+            false => Err(CUDA_ERROR_INVALID_VALUE),
+        }
     }
 
     fn cuDeviceCanAccessPeer(&self, dev: CUdevice, peerDev: CUdevice) -> Result<i32, CUresult> {

@@ -485,7 +485,17 @@ impl VirtualMemoryCalls for Driver {
     ) -> Result<usize, CUresult> {
         match option {
             CU_MEM_ALLOC_GRANULARITY_MINIMUM | CU_MEM_ALLOC_GRANULARITY_RECOMMENDED => {
-                self.device(wanted(&prop)?).map(|_| GRANULARITY)
+                match prop.location.r#type {
+                    // There is none of the host's, and NCCL asks before it tries.
+                    CU_MEM_LOCATION_TYPE_HOST
+                    | CU_MEM_LOCATION_TYPE_HOST_NUMA
+                    | CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
+                        if prop.r#type == CU_MEM_ALLOCATION_TYPE_PINNED =>
+                    {
+                        self.ready().map(|_| GRANULARITY)
+                    }
+                    _ => self.device(wanted(&prop)?).map(|_| GRANULARITY),
+                }
             }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
         }

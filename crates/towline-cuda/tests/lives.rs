@@ -201,6 +201,68 @@ fn flags_of_primary_contexts_are_known_ones() {
 }
 
 #[test]
+fn devices_are_found_by_any_spelling_of_their_place() {
+    let machine = Machine::new();
+    let driver = &machine.driver;
+    let mut place = [0; 16];
+    // SAFETY: places are locals.
+    let told =
+        unsafe { [16, 4].map(|room| driver.cuDeviceGetPCIBusId(place.as_mut_ptr(), room, 0)) };
+    assert_eq!(told, [CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE]);
+    let place: String = place
+        .iter()
+        .take_while(|byte| **byte != 0)
+        .map(|byte| *byte as u8 as char)
+        .collect();
+    let find = |text: &str| {
+        let (mut device, text) = (-1, std::ffi::CString::new(text).expect("no NUL"));
+        // SAFETY: the place is a local, and the text ends.
+        let found = unsafe { driver.cuDeviceGetByPCIBusId(&raw mut device, text.as_ptr()) };
+        (found, device)
+    };
+    let short = place.strip_suffix(".0").expect("a function");
+    for text in [
+        &place,
+        short,
+        &format!("0000{place}"),
+        &place.to_lowercase(),
+    ] {
+        assert_eq!(find(text), (CUDA_SUCCESS, 0), "{text}");
+    }
+    assert_eq!(find("0000:7e:1f.0").0, CUDA_ERROR_INVALID_DEVICE);
+    for text in ["", "not a bus id", "0000:", "17"] {
+        assert_eq!(find(text).0, CUDA_ERROR_INVALID_VALUE, "{text:?}");
+    }
+    machine.end();
+}
+
+#[test]
+fn host_memory_has_a_granularity_though_there_is_none() {
+    let machine = Machine::new();
+    let asked = |kind| {
+        // SAFETY: all fields are plain data.
+        let mut properties: CUmemAllocationProp = unsafe { std::mem::zeroed() };
+        properties.r#type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location.r#type = kind;
+        let (mut size, option) = (0, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+        // SAFETY: places are locals.
+        let told = unsafe {
+            let driver = &machine.driver;
+            driver.cuMemGetAllocationGranularity(&raw mut size, &raw const properties, option)
+        };
+        (told, size)
+    };
+    for kind in [CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_HOST_NUMA] {
+        assert_eq!(asked(kind), (CUDA_SUCCESS, 2 << 20));
+    }
+    assert_eq!(
+        asked(CU_MEM_LOCATION_TYPE_INVALID).0,
+        CUDA_ERROR_INVALID_VALUE
+    );
+    machine.end();
+}
+
+#[test]
 fn copies_to_nowhere_fail_in_the_call() {
     let machine = Machine::on_soft();
     // SAFETY: the bytes are there.
