@@ -67,6 +67,7 @@ impl Driver {
             return there.write(call, address, source, size);
         }
         self.before_use(&acting, stream, address, size)?;
+        self.before_pointers(&acting, source, size)?;
         if mode != Mode::Captured
             && let Some(pin) = self.pin_for(&acting, source.addr(), size)
             && (mode == Mode::Async || size > CAPTURED || !pin.0.is_quiet())

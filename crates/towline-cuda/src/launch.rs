@@ -106,8 +106,8 @@ impl Driver {
         let fits = self.check(&known, shape, together, acting.context.device);
         // Unlike most mistakes this one costs a capture (seen with driver 580.159).
         fits.inspect_err(|_| captured.iter().for_each(Captured::invalidate))?;
-        let block = arguments.pack(|| self.parameters(&known))?;
-        self.before_launch(&acting, &block)?;
+        let mut block = arguments.pack(|| self.parameters(&known))?;
+        self.before_launch(&acting, &mut block)?;
         if let Some(captured) = captured {
             let (context, words) = (acting.context.number, attributes.to_vec());
             let places = self.parameters(&known)?;

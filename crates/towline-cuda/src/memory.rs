@@ -980,6 +980,7 @@ impl MemoryCalls for Driver {
             };
             ranges.1.remove(&start);
             ranges.insert(start, range);
+            self.mirrors.registered.widen(start, bytesize);
             Ok(())
         })
     }
@@ -997,6 +998,10 @@ impl MemoryCalls for Driver {
                     (range.size, range.context)
                 }
                 _ if write(&self.memory).1.remove(&start) => return Ok(()),
+                // Memory that CUDA knows and that is no registration's first byte.
+                _ if read(&self.memory).find(start).is_some() => {
+                    return Err(CUDA_ERROR_INVALID_VALUE);
+                }
                 _ => return Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
             };
             let ended = self.end_twin(context, start);

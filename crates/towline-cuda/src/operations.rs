@@ -62,6 +62,12 @@ impl Driver {
                 false => Err(CUDA_ERROR_INVALID_VALUE),
             }
         };
+        // The device has a copy, which the host's writes reach at the next piece of work: a wait for one would never end.
+        let is_copy = |address| {
+            let ranges = read(&self.memory);
+            let found = ranges.find(address);
+            on_memory && found.is_some_and(|(_, range)| matches!(range.kind, Kind::Twin))
+        };
         for [kind, address, _, flags, ..] in words.as_chunks::<WORDS>().0 {
             let (kind, flags) = (*kind as u32, *flags as u32);
             match kind {
@@ -81,6 +87,12 @@ impl Driver {
             }
             match kind {
                 CU_STREAM_MEM_OP_WAIT_VALUE_32 | CU_STREAM_MEM_OP_WAIT_VALUE_64 => {
+                    if is_copy(*address) {
+                        log::warn!(
+                            "a stream cannot wait for what the host writes to registered memory ({address:#x})"
+                        );
+                        return Err(CUDA_ERROR_NOT_SUPPORTED);
+                    }
                     if flags & CU_STREAM_WAIT_VALUE_FLUSH != 0 {
                         has(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES)?;
                     }

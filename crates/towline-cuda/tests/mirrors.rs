@@ -660,6 +660,34 @@ fn kernels_reach_pinned_memory_by_its_device_pointer_or_its_own() {
 }
 
 #[test]
+fn pinned_memory_named_in_a_copied_table_is_for_kernels() {
+    let program = Program::new();
+    let driver = &program.machine.driver;
+    let memory = pinned(&program.machine, 100_000, 0);
+    let table = program.machine.filled(&[0; 32]);
+    // The first launch of a kernel waits.
+    program.add(table, 1, null_mut());
+    let entries = [0, at(memory) + 40, 7];
+    // SAFETY: the entries are there.
+    let copied = unsafe { driver.cuMemcpyHtoD_v2(table, entries.as_ptr().cast(), 24) };
+    assert_eq!(copied, CUDA_SUCCESS);
+    let mut device = 0;
+    let (told, waits) = program.machine.costs(|driver| {
+        // SAFETY: the place is a local.
+        unsafe { driver.cuMemHostGetDevicePointer_v2(&raw mut device, memory.cast(), 0) }
+    });
+    assert_eq!((told, waits), (CUDA_SUCCESS, 0), "it was there");
+    program.add(at(memory), 100, null_mut());
+    program.machine.synchronise();
+    assert_eq!(
+        [get(memory, 0), get(memory, 99), get(memory, 100)],
+        [1, 1, 0]
+    );
+    free_pinned(&program.machine, memory);
+    program.machine.leave();
+}
+
+#[test]
 fn pinned_memory_that_no_kernel_uses_stays_as_it_is() {
     let program = Program::new();
     let driver = &program.machine.driver;

@@ -685,3 +685,70 @@ fn transfers_queued_behind_a_kernel_all_arrive() {
         program.machine.leave();
     }
 }
+
+#[test]
+fn kernels_take_registered_memory_by_the_hosts_address() {
+    for on_this_host in [false, true] {
+        let program = Program::on(match on_this_host {
+            true => Machine::on_this_host(&[1]),
+            false => Machine::new(),
+        });
+        let all = words(3000);
+        let mine = &all[100..2000];
+        program.register(mine);
+        let start = begin(mine).addr() as u64;
+        program.add(start, mine.len(), null_mut());
+        // An address in the middle, too.
+        program.add(start + 4000, 10, null_mut());
+        program.machine.synchronise();
+        let expected = |at: usize| 1 + u32::from((1000..1010).contains(&at));
+        for (at, word) in mine.iter().enumerate() {
+            assert_eq!(get(word), expected(at), "{at}");
+        }
+        assert_eq!([get(&all[99]), get(&all[2000])], [0; 2]);
+        program.unregister(mine);
+        program.machine.leave();
+    }
+}
+
+#[test]
+fn streams_do_not_wait_for_words_of_registered_memory() {
+    let program = Program::new();
+    let all = words(2000);
+    let device = program.register(&all);
+    // SAFETY: no pointers.
+    let [waits, writes] = unsafe {
+        let (driver, stream) = (&program.machine.driver, program.machine.stream());
+        [
+            driver.cuStreamWaitValue32_v2(stream, device, 1, 0),
+            driver.cuStreamWriteValue32_v2(stream, device, 7, 0),
+        ]
+    };
+    assert_eq!([waits, writes], [CUDA_ERROR_NOT_SUPPORTED, CUDA_SUCCESS]);
+    program.machine.synchronise();
+    assert_eq!(get(&all[0]), 7);
+    program.unregister(&all);
+    program.machine.leave();
+}
+
+#[test]
+fn unregistering_what_was_not_registered_is_refused() {
+    let program = Program::new();
+    let driver = &program.machine.driver;
+    let all = words(3000);
+    program.register(&all);
+    let mut pinned = null_mut();
+    // SAFETY: the place is a local.
+    let made = unsafe { driver.cuMemHostAlloc(&raw mut pinned, 4096, 0) };
+    assert_eq!(made, CUDA_SUCCESS);
+    for place in [pinned, begin(&all[1..])] {
+        // SAFETY: no pointers that are followed.
+        let refused = unsafe { driver.cuMemHostUnregister(place) };
+        assert_eq!(refused, CUDA_ERROR_INVALID_VALUE);
+    }
+    program.unregister(&all);
+    // SAFETY: it was allocated above.
+    let freed = unsafe { driver.cuMemFreeHost(pinned) };
+    assert_eq!(freed, CUDA_SUCCESS);
+    program.machine.leave();
+}

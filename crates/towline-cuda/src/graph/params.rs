@@ -125,8 +125,8 @@ impl Driver {
         let lists = [params.kernelParams, params.extra];
         // SAFETY: the parameters are vouched for.
         let [list, extra] = lists.map(|list| unsafe { Vouched::new(list) });
-        let block = Arguments::Given(list, extra).pack(|| self.parameters(&known))?;
-        self.before_launch(&acting, &block)?;
+        let mut block = Arguments::Given(list, extra).pack(|| self.parameters(&known))?;
+        self.before_launch(&acting, &mut block)?;
         let (names, context) = ([named, number], acting.context.number);
         let content = kernel_content(
             &known,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Actor;
+use towline_client::raw::HostPtr;
 
 use super::region::{Access, Region, Span};
 use super::{Attached, FIRST, Holder, Mirror, PAGE, ROUND};
@@ -14,6 +15,9 @@ use crate::driver::{Acting, Driver, lock, read, write};
 use crate::memory::{Kind, Range};
 use crate::pinned::may_be_reached;
 use crate::virtual_memory::number_of;
+
+/// Bytes up to which a copy to a device may be structures and tables with addresses for kernels.
+const STRUCTURES: usize = 64 << 10;
 
 /// What the application has said of a managed allocation, and is told again. Nothing follows from it here.
 #[derive(Debug, Clone, Default)]
@@ -218,14 +222,52 @@ impl Driver {
         number.wrapping_sub(FIRST) < self.mirrors.given() || may_be_reached(number)
     }
 
-    /// Before a launch with these parameters: pinned memory that they name is on the device too.
+    /// Before a launch with these parameters: pinned memory that they name is on the device too, and an address of registered memory becomes
+    /// that of what the device has of it. With CUDA kernels use such memory at the host's address.
     #[inline]
     pub(crate) fn before_launch(
         &self,
         acting: &Acting<'_>,
-        parameters: &[u8],
+        parameters: &mut [u8],
     ) -> Result<(), CUresult> {
-        for word in parameters.as_chunks::<8>().0 {
+        for word in parameters.as_chunks_mut::<8>().0 {
+            let number = u64::from_le_bytes(*word);
+            if self.may_be_pinned(number) {
+                self.promote_at(acting, number)?;
+            } else if self.mirrors.registered.may_hold(number) {
+                self.name_twin(acting, word)?;
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn name_twin(&self, acting: &Acting<'_>, word: &mut [u8; 8]) -> Result<(), CUresult> {
+        let address = u64::from_le_bytes(*word);
+        let known = read(&self.memory).find(address).and_then(|(_, range)| {
+            matches!(range.kind, Kind::Registered(_)).then_some(range.context)
+        });
+        if let Some(context) = known
+            && self.context(context)?.session == acting.context.session
+        {
+            *word = self.device_pointer(address)?.to_le_bytes();
+        }
+        Ok(())
+    }
+
+    /// Before bytes of the host are copied to a device, which may be structures that name pinned memory to kernels.
+    pub(crate) fn before_pointers(
+        &self,
+        acting: &Acting<'_>,
+        source: HostPtr,
+        size: usize,
+    ) -> Result<(), CUresult> {
+        if size > STRUCTURES || self.mirrors.given() == 0 {
+            return Ok(());
+        }
+        // SAFETY: the copy's own contract: so many bytes can be read.
+        let bytes = unsafe { std::slice::from_raw_parts(source.start().cast_const(), size) };
+        for word in bytes.as_chunks::<8>().0 {
             let number = u64::from_le_bytes(*word);
             if self.may_be_pinned(number) {
                 self.promote_at(acting, number)?;

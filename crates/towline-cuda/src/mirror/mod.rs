@@ -209,6 +209,36 @@ pub(crate) struct Mirrors {
     /// The end of all addresses that were ever given out, from the first on: to be asked without a lock.
     given: AtomicU64,
     hints: Mutex<HashMap<u64, Hints>>,
+    pub(crate) registered: Bounds,
+}
+
+/// Bounds of all that was ever registered: to be asked without a lock.
+pub(crate) struct Bounds {
+    from: AtomicU64,
+    to: AtomicU64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            from: AtomicU64::new(u64::MAX),
+            to: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Bounds {
+    /// Takes in so many bytes more.
+    pub(crate) fn widen(&self, start: u64, size: usize) {
+        self.from.fetch_min(start, Ordering::Relaxed);
+        self.to
+            .fetch_max(start.saturating_add(size as u64), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn may_hold(&self, address: u64) -> bool {
+        address >= self.from.load(Ordering::Relaxed) && address < self.to.load(Ordering::Relaxed)
+    }
 }
 
 impl Mirrors {
