@@ -24,8 +24,8 @@ extern "C" {
         scope: nvmlAffinityScope_t,
     ) -> nvmlReturn_t;
 
-    /// Tells the CPU affinity within scope of a device.
-    #[call(id = 0x0304, unsupported)]
+    /// The processors near a device, which is near none: those that the process may use.
+    #[call(id = 0x0304, local)]
     fn nvmlDeviceGetCpuAffinityWithinScope(
         device: nvmlDevice_t,
         cpuSetSize: u32,
@@ -33,8 +33,8 @@ extern "C" {
         scope: nvmlAffinityScope_t,
     ) -> nvmlReturn_t;
 
-    /// Tells the CPU affinity of a device.
-    #[call(id = 0x0305, unsupported)]
+    /// The processors near a device, which is near none: those that the process may use.
+    #[call(id = 0x0305, local)]
     fn nvmlDeviceGetCpuAffinity(
         device: nvmlDevice_t,
         cpuSetSize: u32,

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, NO_PERMISSION = 4, INSUFFICIENT_SIZE = 7, FUNCTION_NOT_FOUND = 13 };
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NO_PERMISSION = 4, INSUFFICIENT_SIZE = 7, FUNCTION_NOT_FOUND = 13 };
 
 struct place {
     char legacy[16];
@@ -72,6 +72,7 @@ static void ask_devices(unsigned count)
         struct place place;
         struct memory memory = {.version = sizeof memory | 2u << 24};
         unsigned power = 0, celsius = 0, clocks = 0, clock[8], other = 0;
+        unsigned long processors[17] = {[16] = 1};
         NVML(SUCCESS, nvmlDeviceGetHandleByIndex_v2, (unsigned, void **), index, &device);
         NVML(SUCCESS, nvmlDeviceGetName, (void *, char *, unsigned), device, name, sizeof name);
         NVML(INSUFFICIENT_SIZE, nvmlDeviceGetName, (void *, char *, unsigned), device, small, sizeof small);
@@ -85,7 +86,10 @@ static void ask_devices(unsigned count)
         NVML(INSUFFICIENT_SIZE, nvmlDeviceGetSupportedMemoryClocks, (void *, unsigned *, unsigned *), device, &clocks, NULL);
         NVML(SUCCESS, nvmlDeviceGetSupportedMemoryClocks, (void *, unsigned *, unsigned *), device, &clocks, clock);
         NVML(NO_PERMISSION, nvmlDeviceSetPowerManagementLimit, (void *, unsigned), device, 1000);
-        NVML(NOT_SUPPORTED, nvmlDeviceGetCpuAffinity, (void *, unsigned, unsigned long *), device, 0, NULL);
+        NVML(INVALID_ARGUMENT, nvmlDeviceGetCpuAffinity, (void *, unsigned, unsigned long *), device, 0, NULL);
+        NVML(SUCCESS, nvmlDeviceGetCpuAffinity, (void *, unsigned, unsigned long *), device, 17, processors);
+        if (processors[0] == 0 || processors[16] != 0)
+            printf("processors %lx, %lx\n", processors[0], processors[16]);
         printf("%u: %s, %s, %u, %llu MiB, %u W, %u C, %u clocks\n", index, name, place.text, other == index,
                (unsigned long long)memory.total >> 20, power / 1000, celsius, clocks);
     }

@@ -51,7 +51,7 @@ fn watch_fork() {
 #[cfg(not(unix))]
 fn watch_fork() {}
 
-/// What an error is called, made once: the constant's name in words.
+/// What an error is called, made once: mostly the constant's name in words, else as programs know it.
 fn texts() -> &'static [(nvmlReturn_t, CString)] {
     static TEXTS: OnceLock<Vec<(nvmlReturn_t, CString)>> = OnceLock::new();
     TEXTS.get_or_init(|| {
@@ -66,7 +66,14 @@ fn texts() -> &'static [(nvmlReturn_t, CString)] {
                         first.to_owned() + &rest.to_lowercase()
                     }
                 });
-                let text = words.collect::<Vec<_>>().join(" ");
+                let text = match status {
+                    NVML_ERROR_NO_PERMISSION => "Insufficient Permissions".to_owned(),
+                    NVML_ERROR_INSUFFICIENT_POWER => "Insufficient External Power".to_owned(),
+                    NVML_ERROR_IRQ_ISSUE => "Interrupt Request Issue".to_owned(),
+                    NVML_ERROR_GPU_IS_LOST => "GPU is lost".to_owned(),
+                    NVML_ERROR_UNKNOWN => "Unknown Error".to_owned(),
+                    _ => words.collect::<Vec<_>>().join(" "),
+                };
                 Some((status, CString::new(text).ok()?))
             })
             .collect()

@@ -57,7 +57,66 @@ impl Device {
     }
 }
 
+/// A bit for each of the first processors of this machine that the process may use, in as many words.
+#[cfg(target_os = "linux")]
+fn processors(words: usize) -> Vec<u64> {
+    // SAFETY: a set of all zeros is an empty one.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is a local of its size.
+    let told = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+    let may_use = |processor: usize| {
+        // SAFETY: the set is whole.
+        told == 0
+            && processor < 8 * size_of_val(&set)
+            && unsafe { libc::CPU_ISSET(processor, &set) }
+    };
+    let word = |at: usize| {
+        (0..64).fold(0, |word, bit| {
+            word | u64::from(may_use(64 * at + bit)) << bit
+        })
+    };
+    (0..words).map(word).collect()
+}
+
+/// A bit for each of as many processors as the process may use at once.
+#[cfg(not(target_os = "linux"))]
+fn processors(words: usize) -> Vec<u64> {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let word = |at: usize| {
+        (0..64).fold(0, |word, bit| {
+            word | u64::from(64 * at + bit < count) << bit
+        })
+    };
+    (0..words).map(word).collect()
+}
+
 impl Library {
+    /// Tells which processors are near a device: its server is a network away from all.
+    ///
+    /// # Safety
+    /// `set` is NULL or writable for `size` words.
+    unsafe fn tell_processors(
+        &self,
+        device: nvmlDevice_t,
+        size: u32,
+        set: *mut u64,
+    ) -> nvmlReturn_t {
+        // A set for more processors than a system has.
+        const MOST: u32 = 1 << 10;
+        match self.device(device, |_| Ok(())) {
+            Err(status) => status,
+            Ok(()) if set.is_null() || size == 0 => NVML_ERROR_INVALID_ARGUMENT,
+            Ok(()) => {
+                let words = processors(size.min(MOST) as usize);
+                // SAFETY: the caller's contract.
+                unsafe { set.write_bytes(0, size as usize) };
+                // SAFETY: as above; there are no more words than that.
+                unsafe { set.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+                NVML_SUCCESS
+            }
+        }
+    }
+
     /// How close two devices are.
     fn closeness(
         &self,
@@ -179,6 +238,30 @@ impl PlaceCalls for Library {
         };
         // SAFETY: the caller's contract.
         unsafe { tell(p2pStatus, told) }
+    }
+
+    unsafe fn nvmlDeviceGetCpuAffinity(
+        &self,
+        device: nvmlDevice_t,
+        cpuSetSize: u32,
+        cpuSet: *mut u64,
+    ) -> nvmlReturn_t {
+        // SAFETY: the caller's contract.
+        unsafe { self.tell_processors(device, cpuSetSize, cpuSet) }
+    }
+
+    unsafe fn nvmlDeviceGetCpuAffinityWithinScope(
+        &self,
+        device: nvmlDevice_t,
+        cpuSetSize: u32,
+        cpuSet: *mut u64,
+        scope: nvmlAffinityScope_t,
+    ) -> nvmlReturn_t {
+        if !matches!(scope, NVML_AFFINITY_SCOPE_NODE | NVML_AFFINITY_SCOPE_SOCKET) {
+            return NVML_ERROR_INVALID_ARGUMENT;
+        }
+        // SAFETY: the caller's contract.
+        unsafe { self.tell_processors(device, cpuSetSize, cpuSet) }
     }
 
     unsafe fn nvmlDeviceGetPciInfoExt(
