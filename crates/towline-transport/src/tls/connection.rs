@@ -24,13 +24,16 @@ const SEND_BATCH: usize = 8 * CONTENT_LIMIT;
 /// Most bytes that one receive takes off the stream.
 const RECEIVE_BATCH: usize = 256 << 10;
 /// Bytes taken off the stream where the caller's buffer is short. With a buffer of twice [`record::RECORD_LIMIT`] and more, nothing that
-/// is whole stays behind a receive: a thread that waits meanwhile for the stream to be readable need not know of it.
+/// is whole stays behind a receive.
 const RECEIVE_LEAST: usize = CONTENT_LIMIT - 64;
 /// Records under one key: AES-GCM is good for 2^24.5 (RFC 8446, section 5.5).
 const RECORDS_PER_KEY: u64 = 1 << 22;
 /// How long the rest of a record may keep a reader waiting. A peer sends records whole, so the rest is on its way, or never comes: then
 /// the length, which only the whole record proves, was changed.
 const RECORD_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a thread waits for the stream before it looks at what others have taken off it: a receive into a short buffer may leave records
+/// here, and then the stream may have nothing more to say.
+const LOOK_PERIOD: Duration = Duration::from_millis(50);
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 /// A message of kind 24, 1 byte long, that asks for nothing.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
@@ -96,6 +99,8 @@ struct Receiving {
     content: Range<usize>,
     /// What is still sealed, behind the content.
     sealed: Range<usize>,
+    /// Bytes that the stream has brought.
+    received: u64,
     /// Nothing more comes.
     end: Option<End>,
 }
@@ -170,6 +175,7 @@ impl TlsConnection {
             sealed: content.end..buffer.len(),
             content,
             buffer,
+            received: 0,
             end: left.ended.then_some(End::Orderly),
         };
         Ok(Arc::new(Self {
@@ -377,6 +383,7 @@ impl TlsConnection {
             content,
             sealed,
             end,
+            ..
         } = receiving;
         let waiting = buffer.get_mut(sealed.clone()).unwrap_or_default();
         let Some(record) = record::length(waiting)?.and_then(|whole| waiting.get_mut(..whole))
@@ -478,7 +485,10 @@ impl TlsConnection {
                 receiving,
                 "it ended without saying so: the connection was cut, or the peer died",
             ),
-            Ok(Some(count)) => sealed.end += count,
+            Ok(Some(count)) => {
+                sealed.end += count;
+                receiving.received += count as u64;
+            }
             Err(error) => {
                 self.stream.shutdown();
                 receiving.end = Some(End::Failed(Some(error)));
@@ -585,35 +595,40 @@ impl Connection for TlsConnection {
 
     fn wait_readable(&self, timeout: Option<Duration>) -> Result<bool, TransportError> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        // A record of which a part is there: how much had come by when.
+        let mut partial: Option<(u64, Instant)> = None;
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let mut period = LOOK_PERIOD;
             // Where another thread receives, it takes what comes.
-            let Some(mut receiving) = try_lock(&self.receiving) else {
-                return self.stream.wait_readable(left);
-            };
-            loop {
-                // A failure is there for the next receive, which then tells of it.
-                if self.open(&mut receiving) {
-                    return Ok(true);
+            if let Some(mut receiving) = try_lock(&self.receiving) {
+                loop {
+                    // A failure is there for the next receive, which then tells of it.
+                    if self.open(&mut receiving) {
+                        return Ok(true);
+                    }
+                    if !self.fetch(&mut receiving, 0, false) {
+                        break;
+                    }
                 }
-                if !self.fetch(&mut receiving, 0, false) {
-                    break;
+                let received = receiving.received;
+                partial = match partial {
+                    _ if receiving.sealed.is_empty() => None,
+                    Some((before, since)) if before == received => Some((before, since)),
+                    _ => Some((received, Instant::now())),
+                };
+                if let Some((_, since)) = partial {
+                    period = period.min(self.patience.saturating_sub(since.elapsed()));
+                    if period.is_zero() {
+                        self.give_up(&mut receiving, CUT_SHORT);
+                        return Ok(true);
+                    }
                 }
             }
-            let patience = match receiving.sealed.is_empty() {
-                true => None,
-                false => {
-                    Some(self.patience).filter(|patience| left.is_none_or(|left| left > *patience))
-                }
-            };
-            drop(receiving);
-            match (self.stream.wait_readable(patience.or(left))?, patience) {
-                (true, _) => {}
-                (false, None) => return Ok(false),
-                (false, Some(_)) => {
-                    self.give_up(&mut lock(&self.receiving), CUT_SHORT);
-                    return Ok(true);
-                }
+            let is_last = left.is_some_and(|left| left <= period);
+            let period = left.map_or(period, |left| left.min(period));
+            if !self.stream.wait_readable(Some(period))? && is_last {
+                return Ok(false);
             }
         }
     }

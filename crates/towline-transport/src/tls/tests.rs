@@ -449,3 +449,21 @@ fn authority_vouches_for_clients() {
     let told = without.unwrap().recv(&mut [0]).unwrap_err().to_string();
     assert!(told.contains("asks for a certificate"), "{told}");
 }
+
+#[test]
+fn waits_see_what_another_receive_left_here() {
+    let (client, server, middle) = by_hand();
+    for round in 0..200 {
+        thread::scope(|scope| {
+            let receiving = scope.spawn(|| server.recv(&mut [0; 10]).unwrap());
+            let waiting = scope.spawn(|| server.wait_readable(Some(LIMIT)).unwrap());
+            thread::sleep(Duration::from_millis(1));
+            client.send(&[IoSlice::new(&[1; 10])]).unwrap();
+            client.send(&[IoSlice::new(&[2; 4])]).unwrap();
+            middle.carry();
+            assert_eq!(receiving.join().unwrap(), 10);
+            assert!(waiting.join().unwrap(), "round {round}");
+        });
+        assert_eq!(server.recv(&mut [0; 10]).unwrap(), 4);
+    }
+}
