@@ -302,8 +302,9 @@ fn release(link: &Link, payload: u64, arrived: Option<Claim>) {
             _ => return,
         }
     }
-    link.notify();
+    // What waits may go by what a callback changes.
     for (callback, status) in due {
         callback(status);
     }
+    link.notify();
 }

@@ -352,23 +352,23 @@ pub fn with_lane(
     };
     let key = (one.id.min(other.id), one.id.max(other.id));
     let known = {
-        let mut pairs = lock(&PAIRS);
-        let pairs = pairs.get_or_insert_default();
+        let mut held = lock(&PAIRS);
+        let pairs = held.get_or_insert_default();
         match pairs.get_mut(&key) {
             Some(Pair::There(lane)) => {
-                Some(Some(Arc::clone(lane)).filter(|lane| !lane.broken.load(Ordering::Acquire)))
+                Some(Arc::clone(lane)).filter(|lane| !lane.broken.load(Ordering::Acquire))
             }
-            Some(Pair::Never) => Some(None),
+            Some(Pair::Never) => None,
             Some(Pair::Connecting(waiting)) => return waiting.push(Box::new(then)),
             None => {
                 pairs.insert(key, Pair::Connecting(vec![Box::new(then)]));
+                // Where no thread can be had, the pair is settled at once.
+                drop(held);
                 return start(key, first, second);
             }
         }
     };
-    if let Some(lane) = known {
-        then(lane);
-    }
+    then(known);
 }
 
 /// A lane of their own between two sessions; `None` where their servers have none.
