@@ -48,7 +48,7 @@ fn run(name: &'static str, call: &mut dyn FnMut(&'static Driver) -> CUresult) ->
 
 /// Whether a function that stands in a stream may call this, as CUDA has it: what neither waits for a device nor gives it work.
 fn may_be_called(name: &str) -> bool {
-    const GROUPS: [&str; 9] = [
+    const GROUPS: [&str; 10] = [
         "cuCtxGet",
         "cuCtxPop",
         "cuCtxPush",
@@ -57,6 +57,7 @@ fn may_be_called(name: &str) -> bool {
         "cuDriverGet",
         "cuGet",
         "cuInit",
+        "cuLogs",
         "cuPointerGet",
     ];
     // Tables of functions are the runtime library's own, under names that no call has.
@@ -66,6 +67,11 @@ fn may_be_called(name: &str) -> bool {
 /// Whether a call goes by nothing that a fork breaks: it looks up a text.
 fn is_of_no_device(name: &str) -> bool {
     matches!(name, "cuGetErrorName" | "cuGetErrorString")
+}
+
+/// Whether the process is a child of one that used the driver.
+pub(crate) fn has_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
 }
 
 /// A reason why a call could not run, or not to its end. The user has been told.
@@ -79,7 +85,7 @@ pub(crate) enum Failure {
 
 /// Runs an exported function of any API: it counts as a call under way, and panics end here.
 pub(crate) fn guarded<T>(name: &'static str, call: impl FnOnce() -> T) -> Result<T, Failure> {
-    if FORKED.load(Ordering::Relaxed) {
+    if has_forked() {
         if is_of_no_device(name) {
             // Locks may have been held when the process forked: none is taken.
             return std::panic::catch_unwind(AssertUnwindSafe(call)).map_err(|_| Failure::Panicked);

@@ -99,8 +99,12 @@ pub(crate) fn hear(text: &str) {
                 std::ptr::with_exposed_provenance_mut(data),
                 message.count_bytes(),
             );
-            // SAFETY: the application's contract: the function takes its data and a message until it is taken back.
-            unsafe { function(data, ERROR, message.as_ptr().cast_mut(), len) };
+            let text = message.as_ptr().cast_mut();
+            // A call that waited would wait for this thread.
+            crate::thread::in_host_function(|| {
+                // SAFETY: the application's contract: the function takes its data and a message until it is taken back.
+                unsafe { function(data, ERROR, text, len) };
+            });
         }));
     }
 }

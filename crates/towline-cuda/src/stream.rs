@@ -137,11 +137,18 @@ impl HostCalls {
         if held.is_none() {
             let (sender, jobs) = channel::<Job>();
             towline_client::threads::named("towline-host")
-                .spawn(move || jobs.iter().for_each(|job| job()))
+                .spawn(move || jobs.iter().for_each(attempt))
                 .ok()?;
             *held = Some(sender);
         }
         held.clone()
+    }
+}
+
+/// Does a job; those behind it are done whatever becomes of it.
+fn attempt(job: Job) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
+        log::error!("a function of a stream failed inside Towline; please report it");
     }
 }
 

@@ -74,6 +74,10 @@ pub(crate) fn start() {
 }
 
 extern "C" fn finish() {
+    // What is open in the parent of a fork does not end here.
+    if crate::export::has_forked() {
+        return;
+    }
     let deadline = Instant::now() + PATIENCE;
     if let Some(Some(collector)) = COLLECTOR.get() {
         while collector.open.load(Ordering::Acquire) > 0 && Instant::now() < deadline {

@@ -56,8 +56,11 @@ impl Objects {
         }) = ended
         {
             calls.run(Box::new(move || {
-                // SAFETY: the application's contract of cuUserObjectCreate: called once, with this.
-                unsafe { destroy(pointer(data)) };
+                // As CUDA has it, it makes no calls; one that waited would wait for this thread.
+                crate::thread::in_host_function(|| {
+                    // SAFETY: the application's contract of cuUserObjectCreate: called once, with this.
+                    unsafe { destroy(pointer(data)) };
+                });
             }));
         }
         Ok(())
