@@ -256,6 +256,32 @@ fn a_session_with_a_read_under_way_stays() {
 }
 
 #[test]
+fn commands_that_wait_for_later_calls_end_before_a_move() {
+    let (first, second) = (server(1), server(1));
+    let remote = Arc::clone(&first.pair.remote);
+    let objects = program(&remote, 0);
+    objects.write(&remote, [1, 2, 3, 4]);
+    let gate = make!(remote, clCreateUserEvent(objects.context)).expose_provenance();
+    let at = std::ptr::with_exposed_provenance_mut;
+    objects.launch(&remote, objects.kernel, &[at(gate)]);
+    std::thread::scope(|scope| {
+        let opening = Arc::clone(&remote);
+        scope.spawn(move || {
+            // In the middle of the wait for the command.
+            std::thread::sleep(Duration::from_millis(30));
+            let gate = std::ptr::with_exposed_provenance_mut(gate);
+            ok!(opening, clSetUserEventStatus(gate, CL_COMPLETE));
+        });
+        let began = Instant::now();
+        remote
+            .rebuild(second.pair.into_session(), PATIENCE)
+            .expect("it moves");
+        assert!(began.elapsed() < PATIENCE / 2);
+    });
+    assert_eq!(objects.read(&remote), [2, 3, 4, 5]);
+}
+
+#[test]
 fn times_of_many_events_move() {
     let (first, second) = (server(1), server(1));
     let remote = Arc::clone(&first.pair.remote);

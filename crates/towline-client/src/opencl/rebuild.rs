@@ -12,6 +12,7 @@
 mod contents;
 mod programs;
 
+use std::sync::RwLockWriteGuard;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,10 @@ const TIMES: [cl_profiling_info; 5] = [
     CL_PROFILING_COMMAND_COMPLETE,
 ];
 
+/// How long calls are held back at first while commands end.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// How long they are let go on then.
+const BREAK: Duration = Duration::from_millis(5);
 /// Events whose times are asked for before an answer is waited for.
 const ASKED_TOGETHER: usize = 200;
 
@@ -65,15 +70,13 @@ impl Remote {
         self.movable()?;
         self.match_devices(&fresh)?;
         let began = Instant::now();
-        let alone = self.calls.stop(patience);
-        let alone = alone.ok_or(RebuildError::Busy("calls are under way"))?;
+        let alone = self.stop(patience)?;
         let stopped = Instant::now();
         if fresh.link().minted() != Link::FIRST_NUMBER {
             return Err(RebuildError::Used(fresh.server().into()));
         }
         self.movable()?;
         let names = self.match_devices(&fresh)?;
-        self.quiesce(patience)?;
         let times = self.times_of_events()?;
         // What is made there from now on has numbers that nothing has here.
         fresh.link().count_from(link.minted());
@@ -245,6 +248,24 @@ impl Remote {
             names: wire::List::Values(&names),
         };
         self.send("its devices' numbers", &request)
+    }
+
+    /// Holds calls back when every command has ended. A command may wait for what a later call does, so they are let go on in between.
+    fn stop(&self, patience: Duration) -> Result<RwLockWriteGuard<'_, ()>, RebuildError> {
+        let deadline = Instant::now() + patience;
+        let mut wait = FIRST_WAIT;
+        loop {
+            let left = || deadline.saturating_duration_since(Instant::now());
+            let alone = self.calls.stop(left());
+            let alone = alone.ok_or(RebuildError::Busy("calls are under way"))?;
+            match self.quiesce(wait.min(left())) {
+                Ok(()) => return Ok(alone),
+                Err(RebuildError::Busy(_)) if !left().is_zero() => drop(alone),
+                Err(error) => return Err(error),
+            }
+            std::thread::sleep(BREAK);
+            wait *= 2;
+        }
     }
 
     /// Waits until every command has ended and all data has arrived.
