@@ -28,7 +28,11 @@ const REASON: &str = "reason";
 /// A lease lasts so much longer than its job may: Slurm takes a while to end one.
 const MARGIN: Duration = Duration::from_secs(10 * 60);
 
-/// A job as `scontrol show job` tells of it.
+/// Fields of a job that Slurm tells in columns. None is a text of the user's own, as a job's name is, which could look like other fields;
+/// names of licences are the site's.
+const FIELDS: &str = "JobID:24,UserID:24,GroupID:24,SubmitTime:24,EndTime:24,Licenses:4096";
+
+/// A job as `squeue` tells of it.
 #[derive(Debug, PartialEq)]
 struct Job {
     id: u64,
@@ -43,23 +47,24 @@ struct Job {
 
 impl Job {
     fn ask(id: &str) -> anyhow::Result<Self> {
-        Self::of(&said("scontrol", &["--oneliner", "show", "job", id])?)
-            .with_context(|| format!("scontrol does not tell of the job {id} what is needed"))
+        let fields = format!("--Format={FIELDS}");
+        let asked = ["--noheader", "--all", "--states=all", "--jobs", id, &fields];
+        let shown = said("squeue", &asked)?;
+        // Of an array of jobs it tells of each.
+        let mut jobs = shown.lines().filter_map(Self::of);
+        let job = jobs.find(|job| job.id.to_string() == id);
+        job.with_context(|| format!("squeue does not tell of the job {id} what is needed"))
     }
 
-    fn of(shown: &str) -> Option<Self> {
-        let value = |key: &str| {
-            let mut words = shown.split_whitespace();
-            words.find_map(|word| word.strip_prefix(key))
-        };
-        let number = |text: &str| text.strip_suffix(')')?.rsplit_once('(')?.1.parse().ok();
+    fn of(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace();
         Some(Self {
-            id: value("JobId=")?.parse().ok()?,
-            user: number(value("UserId=")?)?,
-            group: number(value("GroupId=")?)?,
-            licenses: value("Licenses=").unwrap_or_default().to_owned(),
-            submitted: value("SubmitTime=")?.to_owned(),
-            ends: value("EndTime=").and_then(moment),
+            id: words.next()?.parse().ok()?,
+            user: words.next()?.parse().ok()?,
+            group: words.next()?.parse().ok()?,
+            submitted: words.next()?.to_owned(),
+            ends: moment(words.next()?),
+            licenses: words.next().unwrap_or_default().to_owned(),
         })
     }
 
@@ -306,7 +311,10 @@ pub(super) fn sweep(options: &SlurmPoolOptions) -> anyhow::Result<ExitCode> {
     let pool = Pool::of(&options.servers)?;
     // Before Slurm is asked: a lease that is there by now is of a job that Slurm has started, and tells of until it is over.
     let leases = pool.leases()?;
-    let jobs = jobs(&said("squeue", &["--noheader", "--all", "--format=%A %e"])?);
+    let jobs = jobs(&said(
+        "squeue",
+        &["--noheader", "--all", "--format=%A %T %e"],
+    )?);
     let mut failed = false;
     for lease in leases {
         let id = lease.name.strip_prefix(&prefix);
@@ -332,23 +340,33 @@ fn renew(
     lease: Option<Timestamp>,
     job: Option<Timestamp>,
 ) -> anyhow::Result<bool> {
-    let needed = match (lease, job) {
-        (None, _) => return Ok(false),
-        (Some(_), None) => 0,
-        (Some(lease), Some(job)) if lease > job => return Ok(false),
-        (Some(_), Some(job)) => {
-            let left = job.duration_since(Timestamp::now()).as_secs();
-            u64::try_from(left).unwrap_or(0) + MARGIN.as_secs()
-        }
-    };
-    pool.renew(name, needed)
+    match seconds_more(lease, job, Timestamp::now()) {
+        None => Ok(false),
+        Some(seconds) => pool.renew(name, seconds),
+    }
 }
 
-/// Numbers and ends of the jobs that Slurm has not ended.
+/// Seconds from now for which a lease is to be renewed, if it is: 0 for no end. A job may be there beyond its time: suspended, or as the
+/// site allows.
+fn seconds_more(lease: Option<Timestamp>, job: Option<Timestamp>, now: Timestamp) -> Option<u64> {
+    let (lease, Some(job)) = (lease?, job) else {
+        return Some(0);
+    };
+    let margin = MARGIN.as_secs();
+    let left = |end: Timestamp| u64::try_from(end.duration_since(now).as_secs()).unwrap_or(0);
+    (lease <= job || left(lease) < margin / 2).then(|| left(job) + margin)
+}
+
+/// Numbers and ends of the jobs that Slurm has started and not ended: one that waits to be started again has a new lease then.
 fn jobs(shown: &str) -> Vec<(u64, Option<Timestamp>)> {
+    let waits = |state: &str| {
+        state.starts_with("REQUEUE") || matches!(state, "PENDING" | "SPECIAL_EXIT" | "REVOKED")
+    };
     let of = |line: &str| {
-        let (id, ends) = line.trim().split_once(' ')?;
-        Some((id.parse().ok()?, moment(ends)))
+        let mut words = line.split_whitespace();
+        let id = words.next()?.parse().ok()?;
+        let state = words.next()?;
+        (!waits(state)).then(|| (id, words.next().and_then(moment)))
     };
     shown.lines().filter_map(of).collect()
 }
@@ -357,18 +375,47 @@ fn jobs(shown: &str) -> Vec<(u64, Option<Timestamp>)> {
 mod tests {
     use super::*;
 
-    const SHOWN: &str = "JobId=7 ArrayJobId=6 JobName=x UserId=anna(1000) GroupId=lab(1001) Priority=1 SubmitTime=1700000000 \
-        StartTime=1700000100 EndTime=1700003700 Licenses=matlab:1,rgpu:2 Command=/x/UserId=eve(0)";
+    const SHOWN: &str = "7      1000      1001   1700000000     1700003700    matlab:1,rgpu:2     ";
 
     #[test]
-    fn job_is_read_from_what_scontrol_shows() {
+    fn job_is_read_from_what_squeue_shows() {
         let job = Job::of(SHOWN).unwrap();
         assert_eq!((job.id, job.user, job.group), (7, 1000, 1001));
         assert_eq!(job.ends, Timestamp::from_second(1_700_003_700).ok());
-        let endless = SHOWN.replace("EndTime=1700003700", "EndTime=Unknown");
+        assert_eq!(job.licenses, "matlab:1,rgpu:2");
+        let endless = SHOWN.replace("1700003700", "NONE");
         assert_eq!(Job::of(&endless).unwrap().seconds(), 0);
-        assert_eq!(Job::of("JobId=7"), None);
+        assert_eq!(Job::of("7 anna 1001 1700000000 1700003700 rgpu:2"), None);
+        assert_eq!(Job::of("7"), None);
         assert_eq!(Job::of(""), None);
+    }
+
+    #[test]
+    fn no_field_is_the_users_own_text() {
+        for free in [
+            "Name",
+            "Comment",
+            "Command",
+            "WorkDir",
+            "Dependency",
+            "WCKey",
+        ] {
+            assert!(!FIELDS.contains(free), "{free}");
+        }
+    }
+
+    #[test]
+    fn leases_are_renewed_as_long_as_their_jobs_are_there() {
+        let at = |second: i64| Timestamp::from_second(1_700_000_000 + second).ok();
+        let now = at(0).unwrap();
+        let more = |lease, job| seconds_more(lease, job, now);
+        // Without an end, and with one that comes behind the job's.
+        assert_eq!(more(None, at(60)), None);
+        assert_eq!(more(at(4200), at(3600)), None);
+        // The job has more time, or no end, or is there beyond its time.
+        assert_eq!(more(at(600), at(3600)), Some(4200));
+        assert_eq!(more(at(600), None), Some(0));
+        assert_eq!(more(at(60), at(-540)), Some(600));
     }
 
     #[test]
@@ -390,8 +437,8 @@ mod tests {
     #[test]
     fn token_is_of_one_job_alone() {
         let job = Job::of(SHOWN).unwrap();
-        let later = Job::of(&SHOWN.replace("SubmitTime=1700000000", "SubmitTime=1700009999"));
-        let other = Job::of(&SHOWN.replace("anna(1000)", "bert(1002)"));
+        let later = Job::of(&SHOWN.replace("1700000000", "1700009999"));
+        let other = Job::of(&SHOWN.replace("1000      1001", "1002      1001"));
         let nonce = job.nonce("slurm-c-7");
         assert_eq!(nonce, Job::of(SHOWN).unwrap().nonce("slurm-c-7"));
         assert_ne!(nonce, later.unwrap().nonce("slurm-c-7"));
@@ -399,8 +446,9 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_read_from_what_squeue_shows() {
-        let shown = "7 1700003700\n 8 N/A\nrubbish\n";
+    fn started_jobs_are_read_from_what_squeue_shows() {
+        let shown =
+            "7 RUNNING 1700003700\n 8 SUSPENDED N/A\nrubbish\n9 PENDING N/A\n10 REQUEUED N/A\n";
         let ends = Timestamp::from_second(1_700_003_700).ok();
         assert_eq!(jobs(shown), [(7, ends), (8, None)]);
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use jiff::{SignedDuration, Timestamp};
 use towline_wire::control::{
@@ -81,6 +82,9 @@ pub(super) fn give(
                     ));
                 }
                 None => {}
+            }
+            if shared.draining.load(Ordering::Acquire) {
+                return Err("the server drains: it gives no devices any more".into());
             }
             let share = request.time.percent.unwrap_or(0);
             let chosen = place(&devices, entries, (request.part, share), now)?;
