@@ -82,6 +82,7 @@ def parts_of(workloads: pathlib.Path, python: str) -> list[Part]:
         program("torch_nccl", "torch_nccl.py"),
         program("torch_graph", "torch_graph.py"),
         program("torch_fft", "torch_fft.py"),
+        program("torch_profiler", "torch_profiler.py"),
         program("torch_compile", "torch_compile.py", limit_s=240, rounds=2),
         program("cupy", "cupy_program.py", limit_s=240, rounds=2),
         program("numba", "numba_program.py"),
