@@ -209,6 +209,36 @@ fn lease_ends_at_its_time_unless_it_is_renewed() {
 }
 
 #[test]
+fn draining_server_gives_no_leases() {
+    let pool = Pool::new(&[2]);
+    pool.give("one", &["--devices", "1"]).unwrap();
+    pool.give("two", &["--memory", "1M"]).unwrap();
+    // The server lasts as long as this session.
+    let mut program = pool.program("one", &["1"]).start();
+    program.wait_for_word("has");
+    let mut drain = Command::new(towline())
+        .args(["drain", "--server", &pool.addresses()])
+        .args(["--tenant", "operators"])
+        .args(["--token-file", &pool.path("operators")])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("towline is a program");
+    let mut number = 0;
+    let is_refused = holds_within(PATIENCE, || {
+        number += 1;
+        let given = pool.give(&format!("new{number}"), &["--memory", "1M"]);
+        given.is_err_and(|refusal| refusal.contains("the server drains"))
+    });
+    assert!(is_refused, "it gives leases");
+    pool.lease(&["renew", "one", "--for", "1h"]).unwrap();
+    pool.lease(&["end", "two"]).unwrap();
+    program.go_on();
+    program.finish();
+    let _ = drain.kill();
+    let _ = drain.wait();
+}
+
+#[test]
 fn lease_may_be_of_several_servers() {
     let pool = Pool::new(&[1, 2]);
     pool.give("one", &["--devices", "2"]).unwrap();

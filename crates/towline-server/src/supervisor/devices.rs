@@ -9,6 +9,12 @@ use super::Shared;
 use super::quota::Quota;
 use super::tenant::Tenant;
 
+/// The reason of a server that was started without CUDA. `towline slurm` knows these three too.
+const NO_CUDA: &str = "this server gives no CUDA devices";
+/// Of a worker's reason where no driver is installed, or ours in its place.
+const NO_DRIVER: &str = "cannot load the CUDA driver library";
+const OWN_LIBRARY: &str = "is Towline's own library";
+
 /// Kinds of lists of devices.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Snapshots {
@@ -58,7 +64,7 @@ pub(super) fn of_cuda(
 fn all_of_cuda(shared: &Shared, is_over: &dyn Fn() -> bool) -> Result<Vec<u8>, String> {
     match &shared.cuda_pool {
         Some(pool) => pool.look(&shared.draining, is_over),
-        None => Err("this server gives no CUDA devices".into()),
+        None => Err(NO_CUDA.into()),
     }
 }
 
@@ -183,19 +189,39 @@ impl Leasable {
     }
 }
 
-/// Devices that can be leased: those for CUDA, which OpenCL and NVML know by the same UUIDs, or where there are none those for OpenCL.
-pub(super) fn leasable(shared: &Shared) -> Vec<Leasable> {
-    let cuda = all_of_cuda(shared, &|| false)
-        .ok()
-        .and_then(|snapshot| cuda::snapshot::Snapshot::decode(&snapshot).ok());
-    if let Some(cuda) = cuda {
-        let device = |(number, device): (usize, &cuda::snapshot::Device)| Leasable {
-            number,
-            uuid: uuid_text(&device.uuid),
-            bytes: device.total_bytes,
-        };
-        return cuda.devices.iter().enumerate().map(device).collect();
+/// Devices that can be leased: those for CUDA, which OpenCL and NVML know by the same UUIDs, or those for OpenCL where the server serves no
+/// CUDA. In the error, why CUDA's are not known: a lease of GPUs must not become one of processors.
+pub(super) fn leasable(shared: &Shared) -> Result<Vec<Leasable>, String> {
+    match all_of_cuda(shared, &|| false) {
+        Ok(snapshot) => leasable_for_cuda(&snapshot),
+        Err(reason) => {
+            let is_expected = shared.cuda_pool.is_some() && shared.config.cuda_is_expected;
+            match is_expected || !serves_no_cuda(&reason) {
+                true => Err(format!("the server's CUDA devices are not known: {reason}")),
+                false => Ok(leasable_for_opencl(shared)),
+            }
+        }
     }
+}
+
+/// Whether CUDA's reason means that there will be no devices: CUDA is off, or no driver is installed. Any other failure may pass.
+fn serves_no_cuda(reason: &str) -> bool {
+    let mut reasons = [NO_CUDA, NO_DRIVER, OWN_LIBRARY].iter();
+    reasons.any(|none| reason.contains(none))
+}
+
+fn leasable_for_cuda(snapshot: &[u8]) -> Result<Vec<Leasable>, String> {
+    let cuda = cuda::snapshot::Snapshot::decode(snapshot);
+    let cuda = cuda.map_err(|error| format!("the list of CUDA devices: {error}"))?;
+    let device = |(number, device): (usize, &cuda::snapshot::Device)| Leasable {
+        number,
+        uuid: uuid_text(&device.uuid),
+        bytes: device.total_bytes,
+    };
+    Ok(cuda.devices.iter().enumerate().map(device).collect())
+}
+
+fn leasable_for_opencl(shared: &Shared) -> Vec<Leasable> {
     let opencl = shared.pool.as_ref().ok();
     let opencl = opencl.and_then(|pool| opencl::Snapshot::decode(&pool.snapshot()).ok());
     let device = |(number, device): (usize, &opencl::Device)| Leasable {
@@ -272,6 +298,22 @@ mod tests {
             assert!(!names(word, 1, UUID), "{word}");
         }
         assert!(names("1", 1, "") && !names("GPU-8f2c", 1, ""));
+    }
+
+    #[test]
+    fn failing_driver_is_no_lack_of_cuda() {
+        let missing = towline_backend::cuda::NativeCuda::from_library("/nonexistent/libcuda.so");
+        let missing = missing.err().expect("there is none").to_string();
+        assert!(serves_no_cuda(&missing), "{missing}");
+        assert!(serves_no_cuda(NO_CUDA));
+        for passing in [
+            "cuInit: CUDA_ERROR_UNKNOWN",
+            "no worker was ready within 60 s",
+            "",
+        ] {
+            assert!(!serves_no_cuda(passing), "{passing}");
+        }
+        assert!(leasable_for_cuda(b"garbage").is_err());
     }
 
     #[test]

@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
 use towline_wire::control::{
-    EndLease, GiveLease, Lease, LeasedPart, RenewLease, WHOLE_SHARE, limits,
+    EndLease, GiveLease, Lease, LeasedPart, RenewLease, Token, WHOLE_SHARE, limits,
 };
 
 use super::Shared;
 use super::audit::Event;
 use super::control::{Client, KILL_LIMIT};
 use super::devices::{self, Leasable};
-use super::tenant::{TenantEntry, TenantLimits};
+use super::tenant::{Tenant, TenantEntry, TenantLimits};
 
 /// An entry stays so long when its time is over, so that its clients are told why.
 const KEPT: SignedDuration = SignedDuration::from_hours(24);
@@ -54,17 +55,74 @@ pub(super) fn give(
     let own = by.tenant.token().ok_or("this server asks for no token")?;
     let token = request.token(&own);
     let until = end_of(request.seconds)?;
-    let mut devices = devices::leasable(shared);
     let is_wanted = |device: &Leasable| request.on.iter().any(|word| device.is_named(word));
-    devices.retain(|device| request.on.is_empty() || is_wanted(device));
-    let devices = devices;
-    // Of devices whose time is over nothing is to be in use any more.
-    shared.end_expired();
-    for over in shared.config.tenants.all() {
-        if over.is_revoked() && !over.wait_empty(KILL_LIMIT) {
-            log::warn!("tenant {}: a worker of it does not end", over.name());
+    let devices = devices::leasable(shared).map(|mut devices| {
+        devices.retain(|device| request.on.is_empty() || is_wanted(device));
+        devices
+    });
+    let deadline = Instant::now() + KILL_LIMIT;
+    let lease = loop {
+        // Of devices whose time is over nothing is to be in use any more.
+        shared.end_expired();
+        let mut leaving = Vec::new();
+        match give_now(
+            (request, &token, until),
+            &devices,
+            &mut leaving,
+            store,
+            shared,
+        ) {
+            Ok(lease) => break lease,
+            Err(reason) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let Some(holder) = leaving.first() else {
+                    return Err(reason);
+                };
+                if left.is_zero() {
+                    log::warn!("tenant {}: a worker of it does not end", holder.name());
+                    let name = holder.name();
+                    return Err(format!(
+                        "{reason}, without those of the tenant `{name}`, of which a worker has not ended yet"
+                    ));
+                }
+                holder.wait_empty(left);
+            }
         }
+    };
+    log::info!(
+        "lease {}: {}, given by tenant {} from {address}",
+        request.name,
+        lease.devices.join(" "),
+        by.tenant.name()
+    );
+    if let Some(audit) = &shared.audit {
+        audit.tell(&Event::LeaseGiven {
+            tenant: &request.name,
+            devices: &lease.devices,
+            device_memory: match request.part {
+                LeasedPart::Whole(_) => None,
+                LeasedPart::Memory(bytes) => Some(bytes),
+            },
+            share: request.time.percent,
+            priority: request.time.priority.name(),
+            until_s: Some(lease.until_s).filter(|until| *until > 0),
+            by_tenant: by.tenant.name(),
+            by_host: &by.hello.hostname,
+            by_address: address,
+        });
     }
+    Ok(lease)
+}
+
+/// Gives a lease of what is free; in the error, why not. Where others would be free without tenants that are leaving, those are in
+/// `leaving` then.
+fn give_now(
+    (request, token, until): (&GiveLease, &Token, Option<Timestamp>),
+    devices: &Result<Vec<Leasable>, String>,
+    leaving: &mut Vec<Arc<Tenant>>,
+    store: &Arc<dyn LeaseStore>,
+    shared: &Shared,
+) -> Result<Lease, String> {
     let mut outcome = None;
     store.change(
         &mut |entries| {
@@ -87,7 +145,11 @@ pub(super) fn give(
                 return Err("the server drains: it gives no devices any more".into());
             }
             let share = request.time.percent.unwrap_or(0);
-            let chosen = place(&devices, entries, (request.part, share), now)?;
+            // An entry that is gone says nothing of its sessions: until they have ended, their devices are taken.
+            let devices = devices.as_ref().map_err(String::clone)?;
+            let (free, held) = without_leaving(devices, shared.config.tenants.leaving());
+            let chosen = place(&free, entries, (request.part, share), now)
+                .inspect_err(|_| *leaving = held)?;
             let entry = TenantEntry {
                 limits: TenantLimits {
                     sessions: Some(request.sessions).filter(|sessions| *sessions > 0),
@@ -113,30 +175,22 @@ pub(super) fn give(
         },
         &|entries| shared.set_tenants(entries),
     )?;
-    let lease = outcome.ok_or("the tenants were not looked at")?;
-    log::info!(
-        "lease {}: {}, given by tenant {} from {address}",
-        request.name,
-        lease.devices.join(" "),
-        by.tenant.name()
-    );
-    if let Some(audit) = &shared.audit {
-        audit.tell(&Event::LeaseGiven {
-            tenant: &request.name,
-            devices: &lease.devices,
-            device_memory: match request.part {
-                LeasedPart::Whole(_) => None,
-                LeasedPart::Memory(bytes) => Some(bytes),
-            },
-            share: request.time.percent,
-            priority: request.time.priority.name(),
-            until_s: Some(lease.until_s).filter(|until| *until > 0),
-            by_tenant: by.tenant.name(),
-            by_host: &by.hello.hostname,
-            by_address: address,
-        });
-    }
-    Ok(lease)
+    outcome.ok_or_else(|| "the tenants were not looked at".into())
+}
+
+/// Devices without those of tenants whose workers have not ended, and these tenants.
+fn without_leaving(
+    devices: &[Leasable],
+    mut leaving: Vec<Arc<Tenant>>,
+) -> (Vec<Leasable>, Vec<Arc<Tenant>>) {
+    let has = |tenant: &Arc<Tenant>, device: &Leasable| {
+        let words = tenant.devices();
+        words.iter().any(|word| device.is_named(word))
+    };
+    leaving.retain(|tenant| devices.iter().any(|device| has(tenant, device)));
+    let mut free = devices.to_vec();
+    free.retain(|device| !leaving.iter().any(|tenant| has(tenant, device)));
+    (free, leaving)
 }
 
 /// Gives a lease another end.
@@ -323,8 +377,7 @@ fn place(
 
 #[cfg(test)]
 mod tests {
-    use towline_wire::control::Token;
-
+    use super::super::tenant::TenantTable;
     use super::*;
 
     const GIB: u64 = 1 << 30;
@@ -426,6 +479,27 @@ mod tests {
         assert!(over_long_ago(&taken, Timestamp::UNIX_EPOCH).is_empty());
         let later = Timestamp::from_second(25 * 3600).unwrap();
         assert_eq!(over_long_ago(&taken, later).len(), 1);
+    }
+
+    #[test]
+    fn device_is_taken_until_the_last_worker_ends() {
+        let table = TenantTable::listed(entries([
+            holder(&["0"], None, None),
+            holder(&["1"], None, None),
+        ]));
+        let [first, second] = ["0", "1"].map(|name| table.get(name).unwrap());
+        let (seat, other) = (first.admit().unwrap(), second.admit().unwrap());
+        table.replace(Entries::new());
+        drop(other);
+        let (free, held) = without_leaving(&devices(3), table.leaving());
+        assert!(held.len() == 1 && Arc::ptr_eq(&held[0], &first));
+        assert_eq!(free, devices(3)[1..]);
+        // Nobody waits for what is not wanted.
+        let (free, held) = without_leaving(&devices(3)[1..], table.leaving());
+        assert!(held.is_empty() && free.len() == 2);
+        drop(seat);
+        let (free, _) = without_leaving(&devices(3), table.leaving());
+        assert_eq!(free.len(), 3);
     }
 
     #[test]

@@ -113,6 +113,8 @@ pub struct TenantTable {
     /// Whether there are entries, instead of one tenant for all.
     listed: bool,
     tenants: Mutex<Vec<Arc<Tenant>>>,
+    /// Revoked tenants whose sessions may not have ended. Locked after `tenants`.
+    revoked: Mutex<Vec<Arc<Tenant>>>,
     /// How many tenants there have been.
     numbers: AtomicU64,
 }
@@ -138,6 +140,7 @@ impl TenantTable {
             asked,
             listed: false,
             tenants: Mutex::new(vec![Arc::new(only)]),
+            revoked: Mutex::default(),
             numbers: AtomicU64::new(1),
         }
     }
@@ -148,6 +151,7 @@ impl TenantTable {
             asked: true,
             listed: true,
             tenants: Mutex::default(),
+            revoked: Mutex::default(),
             numbers: AtomicU64::new(0),
         };
         table.replace(entries);
@@ -218,7 +222,19 @@ impl TenantTable {
         for tenant in &revoked {
             lock(&tenant.state).revoked = true;
         }
+        lock(&self.revoked).extend(revoked.iter().cloned());
         revoked
+    }
+
+    /// Tenants that may have no sessions any more, and have some whose workers live.
+    pub(super) fn leaving(&self) -> Vec<Arc<Tenant>> {
+        let mut leaving = self.all();
+        leaving.retain(|tenant| tenant.is_revoked());
+        let mut revoked = lock(&self.revoked);
+        revoked.retain(|tenant| tenant.usage().sessions > 0);
+        leaving.extend(revoked.iter().cloned());
+        leaving.retain(|tenant| tenant.usage().sessions > 0);
+        leaving
     }
 
     /// Tenants whose time is over since the last call.
@@ -676,6 +692,25 @@ mod tests {
         assert_eq!(table.expired().len(), 1);
         table.replace(BTreeMap::new());
         assert!(anna.revocation().contains("revoked"));
+    }
+
+    #[test]
+    fn revoked_tenant_is_leaving_until_its_sessions_end() {
+        let table = TenantTable::listed(entries(&[("anna", "1", FIRST), ("bert", "2", FIRST)]));
+        let seat = table.get("anna").unwrap().admit().unwrap();
+        assert!(table.leaving().is_empty());
+        table.replace(BTreeMap::new());
+        table.replace(entries(&[("anna", "3", SECOND)]));
+        let names = || {
+            let leaving = table.leaving();
+            leaving
+                .iter()
+                .map(|tenant| tenant.id().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(), ["1"]);
+        drop(seat);
+        assert_eq!(names(), [""; 0]);
     }
 
     #[test]
