@@ -13,10 +13,10 @@ use towline_client::access::Access;
 use towline_transport::Address;
 use towline_wire::control::{
     EndLease, GiveLease, Lease, LeasedPart, Message, NONCE_BYTES, Nonce, RenewLease, SHOWN_NAME,
-    TenantStatus, TimeShare, Token, printable,
+    SHOWN_TEXT, TenantStatus, TimeShare, Token, printable,
 };
-
 use towline_wire::cuda;
+use towline_wire::cuda::snapshot::uuid_text;
 use towline_wire::snapshot::{Device, Snapshot};
 
 use crate::FAILURE;
@@ -229,76 +229,123 @@ impl Pool {
         }
     }
 
-    /// Gives all of the lease or nothing: on the first server that has all, else whole devices of several. What a server has given
-    /// before, to the same token, counts.
+    /// Gives all of the lease or nothing: on the first server that has all, else whole devices of several. What servers have given
+    /// before, to the same token, counts first, so that all nodes of a job end up with the same.
     pub(crate) fn give(&self, request: &GiveLease) -> anyhow::Result<Vec<Given>> {
-        let mut given: Vec<Given> = Vec::new();
-        let mut reasons = Vec::new();
         let (count, is_whole) = match request.part {
             LeasedPart::Whole(count) => (count as usize, true),
             LeasedPart::Memory(_) => (1, false),
         };
-        for server in &self.servers {
-            let asked = self.connect(server);
-            match asked.and_then(|mut server| server.give_lease(request.clone())) {
-                Ok(Ok(lease)) => {
-                    given.push(Given::new(server, lease));
-                    break;
-                }
-                Ok(Err(reason)) => reasons.push(format!("{server}: {reason}")),
-                Err(error) => reasons.push(format!("{server}: {error:#}")),
+        let before = self.holders(&request.name);
+        let had_before = |server: &Address| before.iter().any(|holder| holder.server == *server);
+        let (first, others): (Vec<_>, Vec<_>) =
+            self.servers.iter().partition(|server| had_before(server));
+        let mut given = Vec::new();
+        let mut reasons = Vec::new();
+        let mut silent: Vec<Address> = Vec::new();
+        // Servers that may have given it without an answer that says so.
+        let mut unsure = Vec::new();
+        let mut ask = |server: &Address, part, reasons: &mut Vec<String>| {
+            if silent.contains(server) {
+                return None;
             }
+            let request = GiveLease {
+                part,
+                ..request.clone()
+            };
+            let asked = self
+                .connect(server)
+                .map(|mut server| server.give_lease(request));
+            if let Ok(Err(_)) = &asked {
+                unsure.push(server.clone());
+            }
+            let reason = match asked.flatten() {
+                Ok(Ok(lease)) => return Some(Given::new(server, lease)),
+                Ok(Err(reason)) => reason,
+                Err(error) => {
+                    silent.push(server.clone());
+                    format!("{error:#}")
+                }
+            };
+            reasons.push(format!("{server}: {reason}"));
+            None
+        };
+        for server in &first {
+            given.extend(ask(server, request.part, &mut reasons));
         }
-        let had = |given: &[Given]| given.iter().map(|given| given.devices.len()).sum::<usize>();
-        for server in self.servers.iter().filter(|_| is_whole) {
-            let left = count.saturating_sub(had(&given));
-            let is_new = given.iter().all(|given| given.server != *server);
+        if given.is_empty() {
+            let mut rest = others.iter();
+            given.extend(rest.find_map(|server| ask(server, request.part, &mut reasons)));
+        }
+        for server in others.iter().filter(|_| is_whole) {
+            let left = count.saturating_sub(devices_of(&given));
+            let is_new = given.iter().all(|given: &Given| given.server != **server);
             if left > 0 && is_new {
                 // It did not have all.
-                given.extend(self.give_most(server, request, left.min(count - 1)));
+                let most = left.min(count - 1) as u32;
+                let fewer = |count| ask(server, LeasedPart::Whole(count), &mut Vec::new());
+                given.extend((1..=most).rev().find_map(fewer));
             }
         }
-        if had(&given) >= count {
+        let is_all = devices_of(&given) >= count;
+        if self.servers.len() > 1 && is_all {
+            // Another node may have asked meanwhile, and found another server first.
+            let mut told = self.holders(&request.name);
+            // A lease that was there and does not know this token is another's.
+            let is_own = |server: &Address| given.iter().any(|given| given.server == *server);
+            told.retain(|holder| !had_before(&holder.server) || is_own(&holder.server));
+            let all = union(&self.servers, given, told);
+            let (kept, excess) = keep(all, count);
+            self.end_on(excess.iter().map(|given| &given.server), &request.name);
+            given = kept;
+        }
+        let is_given = |server: &Address| given.iter().any(|given| given.server == *server);
+        let unsure = unsure.iter().filter(|server| !is_given(server));
+        let unsure: Vec<_> = unsure.filter(|server| !had_before(server)).collect();
+        self.end_on(unsure.into_iter(), &request.name);
+        if is_all {
             return Ok(given);
         }
-        for Given { server, .. } in &given {
-            let end = end_of(&request.name);
-            let asked = self.connect(server);
-            if let Err(error) = asked.and_then(|mut server| server.change_lease(&end)) {
-                log::error!("{server}: the lease stays there: {error:#}");
-            }
-        }
+        let new = given.iter().map(|given| &given.server);
+        self.end_on(new.filter(|server| !had_before(server)), &request.name);
         bail!(reasons.join("\n  "))
     }
 
-    /// As many devices of a server as it gives, of so many.
-    fn give_most(&self, address: &Address, request: &GiveLease, most: usize) -> Option<Given> {
-        let mut server = self.connect(address).ok()?;
-        let lease = (1..=most as u32).rev().find_map(|count| {
-            let request = GiveLease {
-                part: LeasedPart::Whole(count),
-                ..request.clone()
-            };
-            server.give_lease(request).ok()?.ok()
-        })?;
-        Some(Given::new(address, lease))
+    /// Servers that have a lease of this name whose time is not over, and what they have given.
+    fn holders(&self, name: &str) -> Vec<Given> {
+        let now = Timestamp::now();
+        let (holders, _) = self.of_all(|address| {
+            let tenants = self.connect(address)?.status()?.tenants.into_iter();
+            let leases = tenants.filter(|tenant| tenant.is_lease && tenant.name == name);
+            let given = leases.map(|lease| Given {
+                server: address.clone(),
+                devices: lease.devices.iter().map(|name| shown(name)).collect(),
+                until: moment(lease.until_s),
+            });
+            let given = given.filter(|given| given.until.is_none_or(|until| until > now));
+            Ok(given.collect())
+        });
+        holders
     }
 
-    /// Memory of each device that can be leased, if all servers answer.
+    /// Ends a lease on servers that may have it.
+    fn end_on<'a>(&self, servers: impl Iterator<Item = &'a Address>, name: &str) {
+        for server in servers {
+            if let Err(error) = self.change_on(server, name, &end_of(name)) {
+                log::error!("{server}: the lease {name} may stay there: {error:#}");
+            }
+        }
+    }
+
+    /// Memory of each device that can be leased and is no tenant's own, if all servers answer.
     pub(crate) fn device_sizes(&self) -> anyhow::Result<Vec<u64>> {
         let sizes = ask::on_all(&self.servers, |address| {
             let mut server = self.connect(address)?;
-            if let Ok(cuda) = server.cuda_devices()? {
-                let cuda = cuda::snapshot::Snapshot::decode(&cuda)?;
-                return Ok(cuda
-                    .devices
-                    .iter()
-                    .map(|device| device.total_bytes)
-                    .collect());
-            }
-            let opencl = Snapshot::decode(&server.snapshot)?;
-            let sizes = opencl.devices.iter().map(Device::memory_bytes);
-            Ok(sizes.collect::<Vec<_>>())
+            let devices = sizes(&mut server).with_context(|| address.to_string())?;
+            let tenants = server.status()?.tenants.into_iter();
+            let fixed = tenants.filter(|tenant| !tenant.is_lease);
+            let words: Vec<_> = fixed.flat_map(|tenant| tenant.devices).collect();
+            Ok(without_named(devices, &words))
         });
         let sizes: anyhow::Result<Vec<_>> = sizes.into_iter().collect();
         Ok(sizes?.concat())
@@ -322,18 +369,8 @@ impl Pool {
     /// Changes a lease wherever it is; whether it was anywhere. One server that fails does not keep the others from it.
     fn change(&self, name: &str, request: &Message) -> anyhow::Result<bool> {
         let results = ask::on_all(&self.servers, |address| {
-            let change = || {
-                let mut server = self.connect(address)?;
-                let tenants = server.status()?.tenants;
-                let is_known = tenants
-                    .iter()
-                    .any(|tenant| tenant.is_lease && tenant.name == name);
-                if is_known {
-                    server.change_lease(request)?;
-                }
-                anyhow::Ok(is_known)
-            };
-            change().with_context(|| address.to_string())
+            let changed = self.change_on(address, name, request);
+            changed.with_context(|| address.to_string())
         });
         let (changed, failed): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);
         let is_known = changed.into_iter().flatten().any(|is_known| is_known);
@@ -344,6 +381,99 @@ impl Pool {
             false => bail!(reasons.join("\n  ")),
         }
     }
+
+    /// Changes a lease of a server; whether it is there.
+    fn change_on(&self, server: &Address, name: &str, request: &Message) -> anyhow::Result<bool> {
+        let mut server = self.connect(server)?;
+        let tenants = server.status()?.tenants;
+        let mut leases = tenants.iter().filter(|tenant| tenant.is_lease);
+        let is_known = leases.any(|lease| lease.name == name);
+        if is_known {
+            server.change_lease(request)?;
+        }
+        Ok(is_known)
+    }
+}
+
+fn devices_of(given: &[Given]) -> usize {
+    given.iter().map(|given| given.devices.len()).sum()
+}
+
+/// Leases that were given, and those that servers tell of, in the order of the servers.
+fn union(servers: &[Address], given: Vec<Given>, told: Vec<Given>) -> Vec<Given> {
+    let mut all: Vec<_> = given.into_iter().chain(told).collect();
+    let place = |given: &Given| servers.iter().position(|server| *server == given.server);
+    all.sort_by_key(place);
+    all.dedup_by(|later, first| later.server == first.server);
+    all
+}
+
+/// So much of the lease as was asked for, the same on all nodes, and what is too much.
+fn keep(all: Vec<Given>, count: usize) -> (Vec<Given>, Vec<Given>) {
+    let mut had = 0;
+    all.into_iter().partition(|given| {
+        let is_kept = had < count;
+        had += given.devices.len();
+        is_kept
+    })
+}
+
+/// Devices that a server can lease: number, UUID and memory of each. Those for OpenCL only where it serves no CUDA.
+fn sizes(server: &mut Server) -> anyhow::Result<Vec<(usize, String, u64)>> {
+    match server.cuda_devices()? {
+        Ok(cuda) => {
+            let cuda = cuda::snapshot::Snapshot::decode(&cuda)?;
+            let devices = cuda.devices.iter().enumerate();
+            let size = |(number, device): (usize, &cuda::snapshot::Device)| {
+                (number, uuid_text(&device.uuid), device.total_bytes)
+            };
+            Ok(devices.map(size).collect())
+        }
+        Err(reason) if serves_no_cuda(&reason) => {
+            let opencl = Snapshot::decode(&server.snapshot)?;
+            let size = |(number, device): (usize, &Device)| {
+                let uuid = device.uuid().map(|uuid| uuid_text(&uuid));
+                (number, uuid.unwrap_or_default(), device.memory_bytes())
+            };
+            Ok(opencl.devices.iter().enumerate().map(size).collect())
+        }
+        Err(reason) => bail!(
+            "its CUDA devices are not known: {}",
+            printable(&reason, SHOWN_TEXT)
+        ),
+    }
+}
+
+/// Whether a server's reason means that it will have no devices for CUDA; any other failure may pass.
+fn serves_no_cuda(reason: &str) -> bool {
+    let mut reasons = [
+        "this server gives no CUDA devices",
+        "cannot load the CUDA driver library",
+        "is Towline's own library",
+    ]
+    .iter();
+    reasons.any(|none| reason.contains(none))
+}
+
+/// Memory of the devices that no word means: a number of at most three digits, or the beginning of a UUID.
+fn without_named(devices: Vec<(usize, String, u64)>, words: &[String]) -> Vec<u64> {
+    let is_named = |number: usize, uuid: &str| {
+        words.iter().any(|word| {
+            let is_number = word.len() <= 3 && word.bytes().all(|byte| byte.is_ascii_digit());
+            let prefixes = ["GPU-", "MIG-"];
+            let mut bare = prefixes
+                .iter()
+                .filter_map(|prefix| word.strip_prefix(prefix));
+            let bare = bare.next().unwrap_or(word).to_ascii_lowercase();
+            match is_number {
+                true => word.parse() == Ok(number),
+                false => !bare.is_empty() && uuid.starts_with(&bare),
+            }
+        })
+    };
+    let free = devices.into_iter();
+    let free = free.filter(|(number, uuid, _)| !is_named(*number, uuid));
+    free.map(|(_, _, bytes)| bytes).collect()
 }
 
 impl Given {
@@ -462,4 +592,64 @@ fn render(leases: &[Listed], columns: Option<usize>) -> String {
         ]);
     }
     table.render_within(columns, &["BUSY", "USED", "SESSIONS"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(server: &str, devices: usize) -> Given {
+        Given {
+            server: server.parse().unwrap(),
+            devices: vec!["GPU-1".to_owned(); devices],
+            until: None,
+        }
+    }
+
+    fn names(given: &[Given]) -> Vec<String> {
+        given.iter().map(|given| given.server.to_string()).collect()
+    }
+
+    #[test]
+    fn nodes_that_gave_differently_keep_the_same() {
+        let texts = ["tcp://a:1", "tcp://b:1", "tcp://c:1"];
+        let servers = texts.map(|text| text.parse::<Address>().unwrap());
+        // Each node knows what it was given, and what all servers have.
+        for own in [&texts[1..2], &texts[..1], &texts[2..]] {
+            let own = own.iter().map(|server| given(server, 2)).collect();
+            let told = texts.iter().map(|server| given(server, 2)).collect();
+            let (kept, excess) = keep(union(&servers, own, told), 2);
+            assert_eq!(names(&kept), texts[..1]);
+            assert_eq!(names(&excess), texts[1..]);
+        }
+        let parts = vec![given(texts[0], 1), given(texts[1], 1)];
+        let (kept, excess) = keep(union(&servers, parts, Vec::new()), 2);
+        assert!(kept.len() == 2 && excess.is_empty());
+    }
+
+    #[test]
+    fn devices_of_fixed_tenants_are_not_counted() {
+        let devices = || {
+            let device = |number: usize| (number, format!("{number:08}-0000"), number as u64 + 1);
+            (0..3).map(device).collect()
+        };
+        let words = |words: &[&str]| {
+            words
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(without_named(devices(), &words(&[])), [1, 2, 3]);
+        assert_eq!(
+            without_named(devices(), &words(&["1", "GPU-00000002"])),
+            [1]
+        );
+        assert_eq!(without_named(devices(), &words(&["GPU-", "7"])), [1, 2, 3]);
+    }
+
+    #[test]
+    fn failing_driver_is_no_lack_of_cuda() {
+        assert!(serves_no_cuda("this server gives no CUDA devices"));
+        assert!(!serves_no_cuda("cuInit: CUDA_ERROR_UNKNOWN"));
+    }
 }

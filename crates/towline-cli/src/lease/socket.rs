@@ -216,17 +216,31 @@ fn give(wanted: Give, pool: &Pool) -> anyhow::Result<Value> {
             lease["token"] = token.into();
             Ok(())
         }
-        Some(file) => write_new_secret(file, &token).and_then(|()| {
+        Some(file) => hand_over(file, &token, || {
             lease["cdi"] = cdi::specification(&request.name, &given, file)?;
             Ok(())
         }),
     };
     if let Err(error) = told {
         // Nobody could use it.
-        pool.end(&request.name)?;
-        return Err(error);
+        return Err(match pool.end(&request.name) {
+            Ok(_) => error,
+            Err(end) => error.context(format!("the lease stays: {end:#}; nobody has its token")),
+        });
     }
     Ok(json!({ "lease": lease }))
+}
+
+/// Writes a token into a new file, which goes again where `describe` fails, so that the request can be made again.
+fn hand_over(
+    file: &Path,
+    token: &str,
+    describe: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    write_new_secret(file, token)?;
+    describe().inspect_err(|_| {
+        let _ = std::fs::remove_file(file);
+    })
 }
 
 #[cfg(test)]
@@ -261,6 +275,17 @@ mod tests {
         ] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn token_file_goes_where_the_rest_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        let error = hand_over(&file, "secret", || bail!("no libraries")).unwrap_err();
+        assert!(error.to_string() == "no libraries" && !file.exists());
+        hand_over(&file, "secret", || Ok(())).unwrap();
+        // One that was there before is somebody's.
+        assert!(hand_over(&file, "other", || Ok(())).is_err() && file.exists());
     }
 
     #[test]
