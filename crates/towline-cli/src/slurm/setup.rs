@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -17,8 +17,9 @@ const SCRIPTS: [(&str, &str); 4] = [
     ("Prolog", "prolog"),
     ("Epilog", "epilog"),
     ("TaskProlog", "task-prolog"),
-    ("EpilogSlurmctld", "sweep"),
+    ("EpilogSlurmctld", SWEEP),
 ];
+const SWEEP: &str = "sweep";
 /// Lines for slurm.conf.
 const CONF: &str = "towline.conf";
 /// Takes `--gres=rgpu:2` for licences. Slurm looks for it beside slurm.conf.
@@ -32,6 +33,13 @@ pub(super) fn run(options: &SlurmSetupOptions) -> anyhow::Result<ExitCode> {
         return undo(&out);
     }
     let capacity = Capacity::of(&options.pool)?;
+    let shown = said("scontrol", &["show", "config"]);
+    if let Err(error) = &shown {
+        eprintln!(
+            "towline: {error:#}; lines of {CONF} replace what slurm.conf has of the same settings"
+        );
+    }
+    let shown = shown.unwrap_or_default();
     fs::create_dir_all(&out).with_context(|| format!("could not make {}", out.display()))?;
     for (_, command) in SCRIPTS {
         let text = script(command, &options.pool)?;
@@ -39,12 +47,16 @@ pub(super) fn run(options: &SlurmSetupOptions) -> anyhow::Result<ExitCode> {
     }
     write(&out.join(SUBMIT), &submit(&options.pool), 0o644)?;
     let conf = out.join(CONF);
-    write(&conf, &lines(&out, &capacity, &options.pool), 0o644)?;
+    let (text, notes) = lines(&shown, &out, &capacity, &options.pool);
+    write(&conf, &text, 0o644)?;
     println!(
         "wrote {}\n\n1. Have this folder, Towline and the token's file on all nodes; the token is for root alone.\n2. Add to slurm.conf:  include {}\n3. scontrol reconfigure; towline slurm check with the same options",
         out.display(),
         conf.display(),
     );
+    for note in notes {
+        println!("\n{note}");
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -135,38 +147,95 @@ fn quoted(word: &str) -> String {
 struct Capacity {
     devices: u64,
     gib: u64,
+    /// Of the largest device.
+    largest_gib: u64,
 }
 
 impl Capacity {
     fn of(options: &SlurmPoolOptions) -> anyhow::Result<Self> {
         let sizes = Pool::of(&options.servers)?.device_sizes()?;
+        let gib = || sizes.iter().map(|bytes| bytes >> 30);
         Ok(Self {
             devices: sizes.len() as u64,
-            gib: sizes.iter().map(|bytes| bytes >> 30).sum(),
+            gib: gib().sum(),
+            largest_gib: gib().max().unwrap_or(0),
         })
     }
 }
 
-fn lines(out: &Path, capacity: &Capacity, options: &SlurmPoolOptions) -> String {
-    let scripts =
-        SCRIPTS.map(|(setting, command)| format!("{setting}={}\n", out.join(command).display()));
-    format!(
+/// Lines for slurm.conf, which leave a site what it has, and notes on what is left to do.
+fn lines(
+    shown: &str,
+    out: &Path,
+    capacity: &Capacity,
+    options: &SlurmPoolOptions,
+) -> (String, Vec<String>) {
+    let mut notes = Vec::new();
+    let scripts = SCRIPTS.map(|(name, command)| {
+        let line = format!("{name}={}\n", out.join(command).display());
+        let site = set(shown, name).filter(|site| *site != out.join(command).display().to_string());
+        if let Some(site) = site {
+            notes.push(format!(
+                "{name}={site} stays: have it call {} too",
+                out.join(command).display()
+            ));
+            return format!("# The site's stays: {site}\n#{line}");
+        }
+        if command == SWEEP && slurm_user(shown) != 0 {
+            notes.push(format!(
+                "{name} would run as SlurmUser, who may not read root's token: have a timer of root run {} every five minutes",
+                out.join(command).display()
+            ));
+            return format!("# As SlurmUser, who may not read root's token: a timer of root runs it instead.\n#{line}");
+        }
+        line
+    });
+    let names = [&options.license, &options.memory_license];
+    let site = set(shown, "Licenses").unwrap_or_default();
+    let others = site.split(',').filter(|word| {
+        let name = word.split([':', '=']).next().unwrap_or_default();
+        !word.is_empty() && names.iter().all(|own| *own != name)
+    });
+    let others: String = others.map(|word| format!("{word},")).collect();
+    let site = set(shown, "PrologFlags").unwrap_or_default();
+    let mut flags: Vec<_> = site.split(',').filter(|flag| !flag.is_empty()).collect();
+    if !has_alloc(&site) {
+        flags.push("Alloc");
+    }
+    let text = format!(
         "# {MARK}\n\
          # A licence is a whole device. Parts: {part}:N in place of it is N GiB of one device; give away fewer of either where both are used.\n\
-         Licenses={whole}:{devices}\n\
-         # The pool has {gib} GiB: Licenses={whole}:{devices},{part}:{gib}\n\
+         Licenses={others}{whole}:{devices}\n\
+         # The pool has {gib} GiB: Licenses={others}{part}:{gib}\n\
          # For sbatch --gres={whole}:2, with {submit} copied beside slurm.conf, and {whole} added to the GresTypes that there are:\n\
          #JobSubmitPlugins=lua\n\
          #GresTypes={whole}\n\
-         PrologFlags=Alloc\n\
+         PrologFlags={flags}\n\
          {scripts}",
         part = options.memory_license,
         whole = options.license,
         devices = capacity.devices,
         gib = capacity.gib,
+        flags = flags.join(","),
         scripts = scripts.concat(),
         submit = out.join(SUBMIT).display(),
-    )
+    );
+    (text, notes)
+}
+
+/// Whether a job's Prolog runs on all of its nodes before its batch script does.
+fn has_alloc(flags: &str) -> bool {
+    let is_alloc = |flag: &str| ["alloc", "contain"].contains(&flag.to_ascii_lowercase().as_str());
+    flags.split(',').map(str::trim).any(is_alloc)
+}
+
+/// The number of Slurm's user; 0 where it is not told.
+fn slurm_user(shown: &str) -> u32 {
+    let user = setting(shown, "SlurmUser").unwrap_or_default();
+    let number = user
+        .split_once('(')
+        .and_then(|(_, number)| number.strip_suffix(')'));
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// A job_submit plugin in Lua: licences in the place of a kind of device that no node has.
@@ -198,9 +267,17 @@ fn submit(options: &SlurmPoolOptions) -> String {
 pub(super) fn setting(shown: &str, name: &str) -> Option<String> {
     let of = |line: &str| {
         let (key, value) = line.split_once('=')?;
-        (key.trim() == name).then(|| value.trim().to_owned())
+        // Newer versions of Slurm number settings that may be several.
+        let key = key.trim();
+        let is_named = key == name || key.strip_suffix("[0]") == Some(name);
+        is_named.then(|| value.trim().to_owned())
     };
     shown.lines().find_map(of)
+}
+
+/// The same, if it is set.
+fn set(shown: &str, name: &str) -> Option<String> {
+    setting(shown, name).filter(|value| !value.is_empty() && value != "(null)")
 }
 
 /// `towline slurm check`.
@@ -224,14 +301,19 @@ fn findings(
 ) -> Vec<(bool, String)> {
     let mut findings = Vec::new();
     for (name, command) in SCRIPTS {
-        let value = setting(shown, name).unwrap_or_default();
         // A site's own script may call ours; whether it does shows in the jobs.
-        let is_set = !value.is_empty() && value != "(null)";
-        findings.push(match is_set {
-            true => (true, format!("{name}={value}; it has to call `towline slurm {command}`")),
-            false => (false, format!("{name} is not set: name a script that calls `towline slurm {command}`, as `towline slurm setup` writes one")),
+        findings.push(match set(shown, name) {
+            Some(value) if command == SWEEP => sweeper(&value, slurm_user(shown), options),
+            Some(value) => (true, format!("{name}={value}; it has to call `towline slurm {command}`")),
+            None if command == SWEEP && slurm_user(shown) != 0 => (true, format!("{name} is not set: a timer of root has to run `towline slurm {command}`")),
+            None => (false, format!("{name} is not set: name a script that calls `towline slurm {command}`, as `towline slurm setup` writes one")),
         });
     }
+    let flags = set(shown, "PrologFlags").unwrap_or_default();
+    findings.push(match has_alloc(&flags) {
+        true => (true, format!("PrologFlags={flags}")),
+        false => (false, "PrologFlags has neither Alloc nor Contain: a node's Prolog would run with its first task only, and a batch script start without devices".to_owned()),
+    });
     let total = |name: &str| {
         let mut lines = licenses.lines().filter(|line| {
             line.split_whitespace()
@@ -266,6 +348,18 @@ fn findings(
                 options.memory_license, capacity.gib
             ),
         ),
+        // The devices that are given whole may be the largest.
+        (whole, gib)
+            if whole > 0 && gib > 0 && whole * capacity.largest_gib + gib > capacity.gib =>
+        {
+            (
+                false,
+                format!(
+                    "{whole} licences {name} of {} GiB and {gib} {} are more than {} GiB: jobs would start without",
+                    capacity.largest_gib, options.memory_license, capacity.gib
+                ),
+            )
+        }
         _ => (
             true,
             format!(
@@ -275,6 +369,32 @@ fn findings(
         ),
     });
     findings
+}
+
+/// Whether the script that sweeps can: Slurm runs it as `user`, who has to read the token's file.
+fn sweeper(value: &str, user: u32, options: &SlurmPoolOptions) -> (bool, String) {
+    let text = fs::read_to_string(value).unwrap_or_default();
+    let named = text.split("'--token-file=").nth(1);
+    let named = named.and_then(|rest| rest.split('\'').next().map(PathBuf::from));
+    let file = named.or_else(|| options.servers.access.token_file.clone());
+    let readable = |file: &PathBuf| {
+        let found = fs::metadata(file).ok()?;
+        let is_owners = found.uid() == user && found.mode() & 0o400 != 0;
+        Some(is_owners || found.mode() & 0o004 != 0)
+    };
+    match file.filter(|file| user != 0 && readable(file) == Some(false)) {
+        Some(file) => (
+            false,
+            format!(
+                "EpilogSlurmctld={value} runs as SlurmUser ({user}), who cannot read {}: leave it out, and have a timer of root run `towline slurm {SWEEP}`",
+                file.display()
+            ),
+        ),
+        None => (
+            true,
+            format!("EpilogSlurmctld={value}; it has to call `towline slurm {SWEEP}`"),
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -319,11 +439,8 @@ mod tests {
 
     #[test]
     fn lacking_settings_and_too_many_licenses_are_found() {
-        let shown = "Prolog                  = /x/prolog\nEpilog = (null)\nTaskProlog = /x/t\nEpilogSlurmctld = /x/s\n";
-        let capacity = Capacity {
-            devices: 2,
-            gib: 160,
-        };
+        let shown = "Prolog                  = /x/prolog\nEpilog = (null)\nTaskProlog = /x/t\nEpilogSlurmctld = /x/s\nPrologFlags = Alloc,Contain\n";
+        let capacity = CAPACITY;
         let bad = |licenses: &str| {
             let found = findings(shown, licenses, &capacity, &options(&[]));
             let bad = found.into_iter().filter(|(is_good, _)| !is_good);
@@ -341,6 +458,70 @@ mod tests {
         );
         assert!(bad("")[1].contains("Licenses=rgpu:2"));
         assert!(bad("LicenseName=rgpu_gib Total=161\n")[1].contains("161 licences"));
+        let both =
+            |gib| format!("LicenseName=rgpu Total=1\nLicenseName=rgpu_gib Total={gib} Used=0\n");
+        assert_eq!(bad(&both(80)).len(), 1);
+        assert!(bad(&both(81))[1].contains("are more than 160 GiB"));
+    }
+
+    const CAPACITY: Capacity = Capacity {
+        devices: 2,
+        gib: 160,
+        largest_gib: 80,
+    };
+
+    #[test]
+    fn settings_of_the_site_stay() {
+        let out = Path::new("/etc/towline");
+        let shown = "Licenses = matlab:4,rgpu:9\nPrologFlags = X11\nProlog[0] = /site/prolog\n\
+                     Epilog = /etc/towline/epilog\nTaskProlog = (null)\nSlurmUser = slurm(64030)\n";
+        let (text, notes) = lines(shown, out, &CAPACITY, &options(&[]));
+        for line in [
+            "Licenses=matlab:4,rgpu:2",
+            "PrologFlags=X11,Alloc",
+            "#Prolog=/etc/towline/prolog",
+            "Epilog=/etc/towline/epilog",
+            "TaskProlog=/etc/towline/task-prolog",
+            "#EpilogSlurmctld=/etc/towline/sweep",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+        assert!(
+            notes.len() == 2 && notes[0].contains("/site/prolog stays"),
+            "{notes:?}"
+        );
+        let (text, notes) = lines("PrologFlags = Contain\n", out, &CAPACITY, &options(&[]));
+        assert!(text.contains("\nPrologFlags=Contain\n"), "{text}");
+        assert!(text.contains("\nProlog=/etc/towline/prolog\n") && notes.is_empty());
+    }
+
+    #[test]
+    fn flags_without_alloc_are_found() {
+        let found = findings("PrologFlags = X11\n", "", &CAPACITY, &options(&[]));
+        let flags = |(is_good, text): &(bool, String)| !is_good && text.contains("neither Alloc");
+        assert!(found.iter().any(flags), "{found:?}");
+    }
+
+    #[test]
+    fn sweep_needs_a_token_that_it_can_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let (sweep, token) = (path("sweep"), path("token"));
+        write(Path::new(&token), "secret", 0o600).unwrap();
+        let given = options(&["--token-file", &token]);
+        write(Path::new(&sweep), &script("sweep", &given).unwrap(), 0o755).unwrap();
+        let other = fs::metadata(&token).unwrap().uid() + 1;
+        let shown = |user| format!("SlurmUser = x({user})\nEpilogSlurmctld = {sweep}\n");
+        let is_good = |shown: &str| {
+            let found = findings(shown, "", &CAPACITY, &options(&[]));
+            let sweep = found
+                .iter()
+                .find(|(_, text)| text.starts_with("EpilogSlurmctld"));
+            sweep.unwrap().0
+        };
+        assert!(!is_good(&shown(other)) && is_good(&shown(0)));
+        // A timer of root runs it.
+        assert!(is_good("SlurmUser = x(7)\n") && !is_good("SlurmUser = root(0)\n"));
     }
 
     #[test]
