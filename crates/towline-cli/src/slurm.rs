@@ -41,13 +41,17 @@ const END_LIMIT: Duration = Duration::from_secs(30);
 /// Between two looks at a server.
 const LOOK_PERIOD: Duration = Duration::from_millis(100);
 /// Variables about the tasks of a batch script's own allocation: the servers' step is to have others.
-const TASKS: [&str; 6] = [
+const TASKS: [&str; 10] = [
     "SLURM_NTASKS",
     "SLURM_NPROCS",
     "SLURM_NTASKS_PER_NODE",
     "SLURM_CPUS_PER_TASK",
     "SLURM_DISTRIBUTION",
     "SLURM_CPU_BIND",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_GPU_BIND",
+    "SLURM_NTASKS_PER_GPU",
 ];
 
 pub(crate) fn run(options: &SlurmOptions) -> anyhow::Result<ExitCode> {

@@ -67,7 +67,8 @@ fn add(log: &str, jobs: &mut BTreeMap<(String, u64), Used>) {
         let event: serde_json::Value = serde_json::from_str(line).ok()?;
         let used = Used::of_event(&event)?;
         let lease = event["tenant"].as_str()?.strip_prefix("slurm-")?;
-        let (cluster, job) = lease.rsplit_once('-')?;
+        let (cluster, run) = lease.rsplit_once('-')?;
+        let job = run.split_once('.').map_or(run, |(job, _)| job);
         Some(((cluster.to_owned(), job.parse().ok()?), used))
     });
     for (key, used) in lines {
@@ -89,7 +90,8 @@ mod tests {
         let log = [
             ended("slurm-my-lab-7"),
             "rubbish\n".to_owned(),
-            ended("slurm-my-lab-7"),
+            // The same job, once more.
+            ended("slurm-my-lab-7.1"),
             ended("slurm-my-lab-8"),
             ended("anna"),
             ended("slurm-x"),

@@ -5,8 +5,9 @@
 //! tell another anything. A lease ends with the job's time at the latest.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -30,7 +31,21 @@ const MARGIN: Duration = Duration::from_secs(10 * 60);
 
 /// Fields of a job that Slurm tells in columns. None is a text of the user's own, as a job's name is, which could look like other fields;
 /// names of licences are the site's.
-const FIELDS: &str = "JobID:24,UserID:24,GroupID:24,SubmitTime:24,EndTime:24,Licenses:4096";
+const FIELDS: &str =
+    "JobID:24,UserID:24,GroupID:24,SubmitTime:24,RestartCnt:24,EndTime:24,Licenses:4096";
+/// Fields for a look at all jobs.
+const RUN_FIELDS: &str = "JobID:24,State:24,RestartCnt:24,EndTime:24";
+/// States of jobs that have been started and not ended. One that waits to be started again has a new lease then.
+const STARTED: [&str; 8] = [
+    "COMPLETING",
+    "CONFIGURING",
+    "RESIZING",
+    "RUNNING",
+    "SIGNALING",
+    "STAGE_OUT",
+    "STOPPED",
+    "SUSPENDED",
+];
 
 /// A job as `squeue` tells of it.
 #[derive(Debug, PartialEq)]
@@ -39,6 +54,8 @@ struct Job {
     user: u32,
     group: u32,
     licenses: String,
+    /// Number of times that it was started again.
+    restarts: u64,
     /// Seconds since 1970, as is the next.
     submitted: String,
     /// None where its time has no limit.
@@ -63,9 +80,17 @@ impl Job {
             user: words.next()?.parse().ok()?,
             group: words.next()?.parse().ok()?,
             submitted: words.next()?.to_owned(),
-            ends: moment(words.next()?),
+            restarts: words.next()?.parse().ok()?,
+            ends: end(words.next()?),
             licenses: words.next().unwrap_or_default().to_owned(),
         })
+    }
+
+    fn run(&self) -> Run {
+        Run {
+            job: self.id,
+            restarts: self.restarts,
+        }
     }
 
     /// The devices that it asks for.
@@ -106,6 +131,39 @@ impl Job {
 /// A time that a program of Slurm tells with SLURM_TIME_FORMAT=%s, if it is one.
 fn moment(text: &str) -> Option<Timestamp> {
     Timestamp::from_second(text.trim().parse().ok()?).ok()
+}
+
+/// The end of a job that has been started; none where its time has no limit. One that is not known is near: a sweep renews the lease.
+fn end(text: &str) -> Option<Timestamp> {
+    match text {
+        "NONE" | "Unknown" | "UNLIMITED" => None,
+        _ => Some(moment(text).unwrap_or_else(Timestamp::now)),
+    }
+}
+
+/// A job's run: a job that is started again has another lease, so that nothing that is late for one run ends the lease of the next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Run {
+    job: u64,
+    restarts: u64,
+}
+
+impl Run {
+    fn lease(self, prefix: &str) -> String {
+        match self.restarts {
+            0 => format!("{prefix}{}", self.job),
+            restarts => format!("{prefix}{}.{restarts}", self.job),
+        }
+    }
+
+    fn of_lease(name: &str, prefix: &str) -> Option<Self> {
+        let run = name.strip_prefix(prefix)?;
+        let (job, restarts) = run.split_once('.').unwrap_or((run, "0"));
+        Some(Self {
+            job: job.parse().ok()?,
+            restarts: restarts.parse().ok()?,
+        })
+    }
 }
 
 /// The number of a licence in a list like `matlab:2,rgpu@db:3`.
@@ -171,6 +229,10 @@ fn equip(id: &str, options: &SlurmPoolOptions) -> anyhow::Result<()> {
         .with_context(action)?;
     // Of a start before, whose end nobody noticed.
     remove(&folder)?;
+    let record = record(&folder);
+    if record.exists() {
+        fs::remove_file(&record).with_context(action)?;
+    }
     fs::DirBuilder::new()
         .mode(0o700)
         .create(&folder)
@@ -190,13 +252,20 @@ fn equip(id: &str, options: &SlurmPoolOptions) -> anyhow::Result<()> {
     leased
 }
 
+/// The file beside a job's folder with the name of its lease.
+fn record(folder: &Path) -> PathBuf {
+    folder.with_extension("lease")
+}
+
 fn lease(
     job: &Job,
     part: LeasedPart,
     folder: &Path,
     options: &SlurmPoolOptions,
 ) -> anyhow::Result<()> {
-    let name = format!("{}{}", prefix()?, job.id);
+    let name = job.run().lease(&prefix()?);
+    // Root's: the Epilog may end no other lease.
+    write_new_secret(&record(folder), &name)?;
     let known_servers = folder.join("known_servers");
     let pool = Pool::with_known_servers(&options.servers, &known_servers)?;
     let request = GiveLease {
@@ -208,6 +277,7 @@ fn lease(
         sessions: 0,
         time: TimeShare::default(),
     };
+    end_earlier(&pool, job.run())?;
     let given = pool.give(&request)?;
     let token = folder.join("token");
     write_new_secret(&token, &pool.token_of(&request).to_text())?;
@@ -236,9 +306,24 @@ fn lease(
     write_new_secret(&folder.join(ARGUMENTS), &arguments.join("\n"))
 }
 
+/// Ends leases that a job had when it was started before: on a node that died no Epilog did.
+fn end_earlier(pool: &Pool, run: Run) -> anyhow::Result<()> {
+    let prefix = prefix()?;
+    for lease in pool.leases()? {
+        let of = Run::of_lease(&lease.name, &prefix);
+        if of.is_some_and(|of| of.job == run.job && of.restarts < run.restarts)
+            && let Err(error) = pool.end(&lease.name)
+        {
+            // Another node of the job may have ended it meanwhile.
+            eprintln!("towline: {}: {error:#}", lease.name);
+        }
+    }
+    Ok(())
+}
+
 fn remove(folder: &Path) -> anyhow::Result<()> {
     match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(error).with_context(|| format!("could not remove {}", folder.display()))
         }
         _ => Ok(()),
@@ -251,8 +336,18 @@ pub(super) fn epilog(options: &SlurmPoolOptions) -> anyhow::Result<ExitCode> {
     let folder = options.folder.folder.join(&id);
     if folder.exists() {
         let end = || {
+            let record = record(&folder);
+            let name = match fs::read_to_string(&record) {
+                // It was told why it could have none.
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                read => Some(read.with_context(|| format!("could not read {}", record.display()))?),
+            };
             remove(&folder)?;
-            Pool::of(&options.servers)?.end(&format!("{}{id}", prefix()?))
+            if let Some(name) = name {
+                fs::remove_file(&record)?;
+                Pool::of(&options.servers)?.end(&name)?;
+            }
+            anyhow::Ok(())
         };
         if let Err(error) = end() {
             eprintln!("towline: the lease of job {id} could not be ended: {error:#}");
@@ -311,17 +406,14 @@ pub(super) fn sweep(options: &SlurmPoolOptions) -> anyhow::Result<ExitCode> {
     let pool = Pool::of(&options.servers)?;
     // Before Slurm is asked: a lease that is there by now is of a job that Slurm has started, and tells of until it is over.
     let leases = pool.leases()?;
-    let jobs = jobs(&said(
-        "squeue",
-        &["--noheader", "--all", "--format=%A %T %e"],
-    )?);
+    let fields = format!("--Format={RUN_FIELDS}");
+    let runs = runs(&said("squeue", &["--noheader", "--all", &fields])?);
     let mut failed = false;
     for lease in leases {
-        let id = lease.name.strip_prefix(&prefix);
-        let Some(id) = id.and_then(|id| id.parse::<u64>().ok()) else {
+        let Some(of) = Run::of_lease(&lease.name, &prefix) else {
             continue;
         };
-        let changed = match jobs.iter().find(|(job, _)| *job == id) {
+        let changed = match runs.iter().find(|(run, _)| *run == of) {
             None => pool.end(&lease.name),
             Some((_, ends)) => renew(&pool, &lease.name, lease.ends(), *ends),
         };
@@ -354,19 +446,20 @@ fn seconds_more(lease: Option<Timestamp>, job: Option<Timestamp>, now: Timestamp
     };
     let margin = MARGIN.as_secs();
     let left = |end: Timestamp| u64::try_from(end.duration_since(now).as_secs()).unwrap_or(0);
-    (lease <= job || left(lease) < margin / 2).then(|| left(job) + margin)
+    (lease <= job || left(lease) < margin).then(|| left(job) + margin)
 }
 
-/// Numbers and ends of the jobs that Slurm has started and not ended: one that waits to be started again has a new lease then.
-fn jobs(shown: &str) -> Vec<(u64, Option<Timestamp>)> {
-    let waits = |state: &str| {
-        state.starts_with("REQUEUE") || matches!(state, "PENDING" | "SPECIAL_EXIT" | "REVOKED")
-    };
+/// Runs of jobs that Slurm has started and not ended, and their ends.
+fn runs(shown: &str) -> Vec<(Run, Option<Timestamp>)> {
     let of = |line: &str| {
         let mut words = line.split_whitespace();
-        let id = words.next()?.parse().ok()?;
+        let job = words.next()?.parse().ok()?;
         let state = words.next()?;
-        (!waits(state)).then(|| (id, words.next().and_then(moment)))
+        let restarts = words.next()?.parse().ok()?;
+        let ends = end(words.next()?);
+        STARTED
+            .contains(&state)
+            .then_some((Run { job, restarts }, ends))
     };
     shown.lines().filter_map(of).collect()
 }
@@ -375,7 +468,8 @@ fn jobs(shown: &str) -> Vec<(u64, Option<Timestamp>)> {
 mod tests {
     use super::*;
 
-    const SHOWN: &str = "7      1000      1001   1700000000     1700003700    matlab:1,rgpu:2     ";
+    const SHOWN: &str =
+        "7      1000      1001   1700000000   0   1700003700    matlab:1,rgpu:2     ";
 
     #[test]
     fn job_is_read_from_what_squeue_shows() {
@@ -385,7 +479,9 @@ mod tests {
         assert_eq!(job.licenses, "matlab:1,rgpu:2");
         let endless = SHOWN.replace("1700003700", "NONE");
         assert_eq!(Job::of(&endless).unwrap().seconds(), 0);
-        assert_eq!(Job::of("7 anna 1001 1700000000 1700003700 rgpu:2"), None);
+        let unknown = Job::of(&SHOWN.replace("1700003700", "N/A")).unwrap();
+        assert!((1..=MARGIN.as_secs()).contains(&unknown.seconds()));
+        assert_eq!(Job::of("7 anna 1001 1700000000 0 1700003700 rgpu:2"), None);
         assert_eq!(Job::of("7"), None);
         assert_eq!(Job::of(""), None);
     }
@@ -399,6 +495,9 @@ mod tests {
             "WorkDir",
             "Dependency",
             "WCKey",
+            "Std",
+            "Features",
+            "ReqNodes",
         ] {
             assert!(!FIELDS.contains(free), "{free}");
         }
@@ -416,6 +515,7 @@ mod tests {
         assert_eq!(more(at(600), at(3600)), Some(4200));
         assert_eq!(more(at(600), None), Some(0));
         assert_eq!(more(at(60), at(-540)), Some(600));
+        assert_eq!(more(at(599), at(-1)), Some(600));
     }
 
     #[test]
@@ -446,10 +546,27 @@ mod tests {
     }
 
     #[test]
-    fn started_jobs_are_read_from_what_squeue_shows() {
-        let shown =
-            "7 RUNNING 1700003700\n 8 SUSPENDED N/A\nrubbish\n9 PENDING N/A\n10 REQUEUED N/A\n";
+    fn started_runs_are_read_from_what_squeue_shows() {
+        let shown = "7 RUNNING 0 1700003700\n 8 SUSPENDED 2 NONE\nrubbish\n9 PENDING 1 N/A\n\
+                     10 REQUEUED 0 N/A\n11 SPECIAL_EXIT 1 N/A\n12 COMPLETING 0 N/A\n";
         let ends = Timestamp::from_second(1_700_003_700).ok();
-        assert_eq!(jobs(shown), [(7, ends), (8, None)]);
+        let run = |job, restarts| Run { job, restarts };
+        let found = runs(shown);
+        assert_eq!(found[..2], [(run(7, 0), ends), (run(8, 2), None)]);
+        // An end that is not known is no reason for a lease without one.
+        assert!(found[2].0 == run(12, 0) && found[2].1.is_some());
+        assert_eq!(found.len(), 3);
+    }
+
+    #[test]
+    fn each_run_of_a_job_has_its_lease() {
+        for (restarts, name) in [(0, "slurm-c-7"), (2, "slurm-c-7.2")] {
+            let run = Run { job: 7, restarts };
+            assert_eq!(run.lease("slurm-c-"), name);
+            assert_eq!(Run::of_lease(name, "slurm-c-"), Some(run));
+        }
+        for other in ["slurm-d-7", "slurm-c-", "slurm-c-7.x", "slurm-c-7.1.1"] {
+            assert_eq!(Run::of_lease(other, "slurm-c-"), None, "{other}");
+        }
     }
 }

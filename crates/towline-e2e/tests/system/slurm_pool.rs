@@ -70,8 +70,13 @@ impl Cluster {
     }
 
     fn submit(&self, options: &str, text: &str) -> String {
+        self.submit_with(options, "", text)
+    }
+
+    /// With a line for sbatch in the script.
+    fn submit_with(&self, options: &str, line: &str, text: &str) -> String {
         let folder = self.slurm.path("");
-        let text = format!("#!/bin/sh\ncd {}\n{text}\n", folder.display());
+        let text = format!("#!/bin/sh\n{line}\ncd {}\n{text}\n", folder.display());
         fs::write(self.slurm.path("job"), text).expect("the folder takes it");
         let options = format!("--parsable --output=job.out {options} job");
         let options: Vec<_> = options.split_whitespace().collect();
@@ -246,6 +251,41 @@ fn leases_of_jobs_that_are_gone_are_swept() {
         !states.contains('*') && !states.contains("down")
     };
     assert!(holds_within(LIMIT, idle));
+    cluster.slurm.run("scancel", &[&id]);
+    assert!(holds_within(LIMIT, || cluster.has_no_lease()));
+}
+
+#[test]
+fn requeued_job_has_devices_again() {
+    let Some(cluster) = Cluster::new(&[2]) else {
+        return;
+    };
+    // A name that looks like fields of the job.
+    let name = "#SBATCH --job-name='x Licenses=rgpu:1 EndTime=Unknown UserId=x(7)'";
+    let text = "echo run $SLURM_RESTART_COUNT has $(./towline devices --json | sh devices | wc -l)";
+    let options = "--requeue --open-mode=append --time=5 --licenses=rgpu:2";
+    let id = cluster.submit_with(options, name, &format!("{text}; sleep 300"));
+    assert!(holds_within(LIMIT, || cluster.said().contains("run has 2")));
+    cluster.slurm.run("scontrol", &["requeue", &id]);
+    assert!(holds_within(LIMIT, || cluster.has_no_lease()));
+    // As after a node's death: no Epilog has ended the first run's lease.
+    let lease = format!("slurm-towline-{id}");
+    let out = cluster.pool.path("out");
+    let stale = ["give", &lease, "--devices", "2", "--token-out", &out];
+    cluster.pool.lease(&stale).unwrap();
+    // A node that has just had the job would run no Prolog: Slurm itself waits for two minutes.
+    let job = format!("JobId={id}");
+    let update = ["update", &job, "StartTime=now", "ReqNodeList=n1"];
+    cluster.slurm.run("scontrol", &update);
+    assert!(
+        holds_within(LIMIT, || cluster.said().contains("run 1 has 2")),
+        "{}",
+        cluster.said()
+    );
+    assert_eq!(cluster.pool.devices_of(&lease), [""; 0]);
+    assert_eq!(cluster.pool.devices_of(&format!("{lease}.1")).len(), 2);
+    cluster.towline("sweep");
+    assert_eq!(cluster.pool.devices_of(&format!("{lease}.1")).len(), 2);
     cluster.slurm.run("scancel", &[&id]);
     assert!(holds_within(LIMIT, || cluster.has_no_lease()));
 }
