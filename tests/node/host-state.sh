@@ -16,7 +16,7 @@ state() {
   grep . /sys/devices/system/node/node*/hugepages/*/nr_hugepages /proc/irq/*/smp_affinity_list /sys/class/net/*/flags
   ls /dev/vfio /etc/modprobe.d /etc/udev/rules.d 2>/dev/null || true
   awk '{print $1}' /proc/modules | sort
-  ls /var/lib/towline/node 2>/dev/null | grep -v '^lock$' || true
+  ls /var/lib/towline-node 2>/dev/null | grep -v '^lock$' || true
   local drive
   for drive in /dev/nvme?; do
     [[ -c $drive ]] || continue

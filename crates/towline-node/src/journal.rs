@@ -1,7 +1,7 @@
 //! What was done to a host, on the disk before it is done.
 //!
 //! One line per record: a checksum and JSON. A line that is cut short is the last one, since each is on the disk before the next
-//! is begun; what it announces has not been done. `/var/lib/towline/node/journal` is there from the first change until all is
+//! is begun; what it announces has not been done. `/var/lib/towline-node/journal` is there from the first change until all is
 //! undone.
 
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -346,8 +346,28 @@ impl<W: World> World for Mortal<W> {
 /// `WouldBlock` when somebody else does; else when the folder cannot be made.
 pub fn lock(root: &Root) -> io::Result<File> {
     let folder = root.path(crate::paths::STATE);
-    fs::create_dir_all(&folder)?;
-    let file = File::create(folder.join("lock"))?;
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(&folder)?;
+    let is_own = found.uid() == rustix::process::geteuid().as_raw();
+    if !found.is_dir() || !is_own || found.mode() & 0o022 != 0 {
+        let why = format!(
+            "{}: others could have written what is to be done; it has to be a folder that only its owner, who runs this, can write",
+            folder.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
+        .open(folder.join("lock"))?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
 }

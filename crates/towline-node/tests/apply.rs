@@ -290,8 +290,8 @@ fn a_restart_undoes_what_lasts_until_it_and_undo_knows() {
     let shape = shape_of("dual-switches--two");
     let fresh = shape_of("dual-switches--two");
     run(&mut FakeWorld::new(&shape), &request("dual-switches--two")).unwrap();
-    let journal = fs::read_to_string(shape.path("/var/lib/towline/node/journal")).unwrap();
-    fresh.write("/var/lib/towline/node/journal", &journal);
+    let journal = fs::read_to_string(shape.path("/var/lib/towline-node/journal")).unwrap();
+    fresh.write("/var/lib/towline-node/journal", &journal);
     fresh.write(
         "/proc/sys/kernel/random/boot_id",
         "99999999-0000-0000-0000-000000000000",
@@ -310,7 +310,7 @@ fn a_restart_undoes_what_lasts_until_it_and_undo_knows() {
 fn after_a_restart_another_drive_may_have_the_name_and_is_left_alone() {
     let shape = shape_of("drives--two");
     run(&mut FakeWorld::new(&shape), &request("drives--two")).unwrap();
-    let journal = fs::read_to_string(shape.path("/var/lib/towline/node/journal")).unwrap();
+    let journal = fs::read_to_string(shape.path("/var/lib/towline-node/journal")).unwrap();
     let file = format!("{}/tests/shapes/drives.host", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(file).unwrap();
     let fresh = Shape::of(
@@ -318,7 +318,7 @@ fn after_a_restart_another_drive_may_have_the_name_and_is_left_alone() {
             .replace("ctrl=nvme1", "ctrl=nvme9")
             .replace("ctrl=nvme2", "ctrl=nvme1"),
     );
-    fresh.write("/var/lib/towline/node/journal", &journal);
+    fresh.write("/var/lib/towline-node/journal", &journal);
     fresh.write(
         "/proc/sys/kernel/random/boot_id",
         "99999999-0000-0000-0000-000000000000",
@@ -566,9 +566,47 @@ fn fewer_huge_pages_than_asked_for_are_an_error_and_are_given_back() {
 fn a_journal_that_was_changed_is_not_believed() {
     let shape = shape_of("dual-switches--two");
     run(&mut FakeWorld::new(&shape), &request("dual-switches--two")).unwrap();
-    let journal = shape.path("/var/lib/towline/node/journal");
+    let journal = shape.path("/var/lib/towline-node/journal");
     let text = fs::read_to_string(&journal).unwrap();
     fs::write(&journal, text.replacen("nvidia", "nvidib", 1)).unwrap();
     let error = take_back(&mut FakeWorld::new(&shape)).unwrap_err();
     assert!(error.to_string().contains("damaged in line 1"), "{error}");
+}
+
+#[test]
+fn what_others_could_have_written_is_not_done() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("var/lib/towline-node");
+    let lock = || towline_node::world::lock(&Root::new(folder.path()));
+    drop(lock().unwrap());
+    assert_eq!(
+        fs::metadata(&state).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o770)).unwrap();
+    assert!(
+        lock()
+            .unwrap_err()
+            .to_string()
+            .contains("others could have")
+    );
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o700)).unwrap();
+    // Not followed, and not emptied.
+    let target = folder.path().join("target");
+    fs::write(&target, "whole").unwrap();
+    fs::remove_file(state.join("lock")).unwrap();
+    symlink(&target, state.join("lock")).unwrap();
+    lock().unwrap_err();
+    assert_eq!(fs::read_to_string(&target).unwrap(), "whole");
+    // The folder is another one.
+    fs::remove_dir_all(&state).unwrap();
+    symlink(folder.path(), &state).unwrap();
+    assert!(
+        lock()
+            .unwrap_err()
+            .to_string()
+            .contains("others could have")
+    );
 }

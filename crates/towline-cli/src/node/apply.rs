@@ -127,9 +127,10 @@ fn lock(options: &WorldOptions) -> anyhow::Result<fs::File> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             anyhow::bail!("another `towline node apply` or `undo` is running")
         }
-        Err(error) => {
-            Err(error).context("cannot lock /var/lib/towline/node: changing a host needs root")
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(error).context("cannot lock /var/lib/towline-node: changing a host needs root")
         }
+        Err(error) => Err(error).context("cannot lock /var/lib/towline-node"),
         Ok(lock) => Ok(lock),
     }
 }
