@@ -7,6 +7,8 @@
 # --icd tells the system's OpenCL loader about Towline (as root): programs then need no `towline run`, only TOWLINE_SERVERS.
 # Files that a release before had and this one lacks are removed. The list of installed files is DIR/share/towline/installed.
 set -eu
+# Others are to use it too.
+umask 022
 
 here=$(cd "$(dirname "$0")" && pwd)
 vendors=${TOWLINE_ICD_VENDORS:-/etc/OpenCL/vendors}
