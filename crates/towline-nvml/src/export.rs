@@ -126,7 +126,8 @@ mod tests {
     fn errors_have_their_words() {
         assert_eq!(text(NVML_SUCCESS), "Success");
         assert_eq!(text(NVML_ERROR_NOT_SUPPORTED), "Not Supported");
-        assert_eq!(text(NVML_ERROR_GPU_IS_LOST), "GPU Is Lost");
+        assert_eq!(text(NVML_ERROR_GPU_IS_LOST), "GPU is lost");
+        assert_eq!(text(NVML_ERROR_NO_PERMISSION), "Insufficient Permissions");
         assert_eq!(text(4711), text(NVML_ERROR_UNKNOWN));
     }
 

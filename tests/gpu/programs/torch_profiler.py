@@ -1,4 +1,4 @@
-"""PyTorch under its profiler, which looks at devices by CUPTI: the product is right and the host's side is told, whatever CUPTI sees."""
+"""PyTorch under its profiler, which looks at devices by CUPTI: the product is right, and the host's side is told."""
 
 import harness
 
