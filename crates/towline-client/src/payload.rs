@@ -302,7 +302,7 @@ fn release(link: &Link, payload: u64, arrived: Option<Claim>) {
             _ => return,
         }
     }
-    // What waits may go by what a callback changes.
+    // A waiter may go by something that a callback changes.
     for (callback, status) in due {
         callback(status);
     }

@@ -74,7 +74,7 @@ pub(crate) fn start() {
 }
 
 extern "C" fn finish() {
-    // What is open in the parent of a fork does not end here.
+    // Kernels that are open in the parent of a fork do not end here.
     if crate::export::has_forked() {
         return;
     }

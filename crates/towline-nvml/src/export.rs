@@ -51,7 +51,7 @@ fn watch_fork() {
 #[cfg(not(unix))]
 fn watch_fork() {}
 
-/// What an error is called, made once: mostly the constant's name in words, else as programs know it.
+/// Texts of errors, made once: mostly the constant's name in words, else as programs know it.
 fn texts() -> &'static [(nvmlReturn_t, CString)] {
     static TEXTS: OnceLock<Vec<(nvmlReturn_t, CString)>> = OnceLock::new();
     TEXTS.get_or_init(|| {
