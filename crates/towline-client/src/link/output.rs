@@ -1,10 +1,13 @@
 //! The text that kernels print, where the program's own output goes: one message at a time, so that those of several sessions do not mix.
-//! Text that the output refuses is lost, as the program's own would be.
+//! Text that the output refuses is lost, as the program's own would be. What the program printed before by C's `stdout`, and what still lies
+//! in its buffer, goes first, as it does natively, where the driver prints by that buffer.
 
 use std::sync::{Mutex, PoisonError};
 
 /// Prints to the standard output.
 pub(super) fn print_output(bytes: &[u8]) {
+    #[cfg(target_os = "linux")]
+    flush_own();
     #[cfg(unix)]
     print(rustix::stdio::stdout(), bytes);
     #[cfg(not(unix))]
@@ -17,6 +20,33 @@ pub(super) fn print_error(bytes: &[u8]) {
     print(rustix::stdio::stderr(), bytes);
     #[cfg(not(unix))]
     print(std::io::stderr(), bytes);
+}
+
+/// Tries to have the lock of the program's `stdout`, one every millisecond: a thread may hold it (`flockfile`) while it waits for a device.
+#[cfg(target_os = "linux")]
+const FLUSH_TRIES: u32 = 20;
+
+/// Writes out what the program printed by C's `stdout`.
+#[cfg(target_os = "linux")]
+fn flush_own() {
+    unsafe extern "C" {
+        static stdout: *mut libc::FILE;
+        fn ftrylockfile(file: *mut libc::FILE) -> libc::c_int;
+        fn funlockfile(file: *mut libc::FILE);
+    }
+    // SAFETY: a variable of the C library, which the program may set, as it may natively.
+    let file = unsafe { stdout };
+    for _ in 0..FLUSH_TRIES {
+        // SAFETY: the stream stays open until the program ends, or is its own fault.
+        if unsafe { ftrylockfile(file) } == 0 {
+            // SAFETY: as above.
+            unsafe { libc::fflush(file) };
+            // SAFETY: this thread locked it.
+            unsafe { funlockfile(file) };
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }
 
 static PRINTING: Mutex<()> = Mutex::new(());
