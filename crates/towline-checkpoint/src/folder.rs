@@ -170,8 +170,8 @@ impl Folder {
         }
     }
 
-    fn failed(&self, action: &'static str, source: io::Error) -> CheckpointError {
-        system(&self.path, action, source)
+    fn failed(&self, action: &'static str, cause: io::Error) -> CheckpointError {
+        system(&self.path, action, cause)
     }
 }
 
@@ -179,11 +179,11 @@ fn flags_of_folders() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
 
-fn system(folder: &Path, action: &'static str, source: io::Error) -> CheckpointError {
+fn system(folder: &Path, action: &'static str, cause: io::Error) -> CheckpointError {
     CheckpointError::System {
         folder: folder.to_owned(),
         action,
-        source,
+        cause,
     }
 }
 

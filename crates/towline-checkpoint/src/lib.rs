@@ -42,13 +42,13 @@ pub enum CheckpointError {
         why: &'static str,
     },
     /// The system refuses.
-    #[error("could not {action} in {folder}: {source}")]
+    #[error("could not {action} in {folder}: {cause}")]
     System {
         /// The folder.
         folder: PathBuf,
         /// The action.
         action: &'static str,
         /// Its reason.
-        source: io::Error,
+        cause: io::Error,
     },
 }

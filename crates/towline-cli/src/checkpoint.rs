@@ -40,7 +40,7 @@ pub(crate) fn checkpoint(options: &CheckpointOptions) -> anyhow::Result<ExitCode
         folder.remove(INVITATION)?;
     }
     outcome.with_context(|| format!("session {id} of {address} goes on, without a checkpoint"))?;
-    println!("session {id} is held in {name}; `towline run --restore {name}` has it go on");
+    say!("session {id} is held in {name}; `towline run --restore {name}` has it go on");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -548,8 +548,8 @@ fn list(options: &ServerOptions, json: bool) -> anyhow::Result<ExitCode> {
         eprintln!("towline: could not list the leases of {reason}");
     }
     match json {
-        true => println!("{}", serde_json::to_string_pretty(&leases)?),
-        false => print!("{}", render(&leases, table::terminal_columns())),
+        true => say!("{}", serde_json::to_string_pretty(&leases)?),
+        false => say!("{}", render(&leases, table::terminal_columns()).trim_end()),
     }
     Ok(ExitCode::from(if reasons.is_empty() { 0 } else { FAILURE }))
 }

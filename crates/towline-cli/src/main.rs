@@ -6,6 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+/// Prints a line to the standard output. Who reads it may leave (`| head`) without ending what is under way.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::say(format_args!($($text)*))
+    };
+}
+
 mod ask;
 mod bypass;
 mod checkpoint;
@@ -35,12 +42,22 @@ mod vm;
 mod worker;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use crate::cli::Command;
 
 /// Exit status when towline itself fails.
 const FAILURE: u8 = 125;
+
+fn say(line: std::fmt::Arguments<'_>) {
+    match writeln!(std::io::stdout(), "{line}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            log::error!("the standard output takes nothing: {error}: {line}");
+        }
+        _ => {}
+    }
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();

@@ -114,9 +114,10 @@ impl Drained {
     fn tell(&self, json: bool) -> anyhow::Result<()> {
         match json {
             true => print_json(self)?,
-            false => println!(
+            false => say!(
                 "{} takes no more sessions, and ends after the last of {}",
-                self.server, self.left
+                self.server,
+                self.left
             ),
         }
         Ok(())
@@ -127,8 +128,8 @@ impl Moved {
     fn tell(&self, to: &Address) {
         let Self { id, program, .. } = self;
         match &self.error {
-            None => println!("session {id} ({program}): moved to {to}"),
-            Some(error) => println!("session {id} ({program}): stays: {error}"),
+            None => say!("session {id} ({program}): moved to {to}"),
+            Some(error) => say!("session {id} ({program}): stays: {error}"),
         }
     }
 }

@@ -155,13 +155,13 @@ impl RootOptions {
 pub(crate) fn tell(json: bool, line: &str) {
     match json {
         true => eprintln!("{line}"),
-        false => println!("{line}"),
+        false => say!("{line}"),
     }
 }
 
 /// Prints what `--json` asks for.
 pub(crate) fn print_json(report: &impl serde::Serialize) -> anyhow::Result<()> {
-    println!("{}", serde_json::to_string_pretty(report)?);
+    say!("{}", serde_json::to_string_pretty(report)?);
     Ok(())
 }
 

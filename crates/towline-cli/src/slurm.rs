@@ -478,7 +478,7 @@ fn serve(options: &[OsString]) -> anyhow::Result<ExitCode> {
             bail!("the server on {node} has ended: {status}");
         }
         if let Some(port) = port(&path("ready")).filter(|_| !told) {
-            println!("{READY}{node} {port}");
+            say!("{READY}{node} {port}");
             told = true;
         }
         match end.recv_timeout(LOOK_PERIOD) {
@@ -490,7 +490,7 @@ fn serve(options: &[OsString]) -> anyhow::Result<ExitCode> {
     pid.map(|pid| kill_process(pid, Signal::TERM)).transpose()?;
     server.wait()?;
     let used = Used::of_audit(&fs::read_to_string(path("audit")).unwrap_or_default());
-    println!("{USED}{}", serde_json::to_string(&used)?);
+    say!("{USED}{}", serde_json::to_string(&used)?);
     Ok(ExitCode::SUCCESS)
 }
 

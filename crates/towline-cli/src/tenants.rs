@@ -302,8 +302,8 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
         TenantCommand::List { json } => {
             let entries = Store::open(file, false)?.entries;
             match json {
-                true => println!("{:#}", listed(&entries)),
-                false => print!("{}", render(&entries)),
+                true => say!("{:#}", listed(&entries)),
+                false => say!("{}", render(&entries).trim_end()),
             }
         }
         TenantCommand::Revoke { name, .. } => {

@@ -151,7 +151,7 @@ impl Files {
     /// Tells of a file that is there now.
     fn add(&mut self, path: PathBuf) {
         if !self.json {
-            println!("{}", path.display());
+            say!("{}", path.display());
         }
         self.files.push(path);
     }

@@ -719,6 +719,8 @@ fn errors_name_their_cause_once() {
         ],
         &["serve", "--icd", "/nonexistent"],
         &["status", "--server", "127.0.0.1:1"],
+        &["node", "plan", "/nonexistent"],
+        &["run", "--restore", "/nonexistent"],
     ] {
         let output = run(arguments);
         let text = err(&output);

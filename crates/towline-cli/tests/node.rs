@@ -128,6 +128,23 @@ fn apply_changes_files_and_undo_takes_it_back() {
     );
 }
 
+#[test]
+fn a_change_goes_on_whose_output_nobody_reads() {
+    let shape = Shape::of(PLAIN);
+    let request = request(&shape, "vms = 1\ncores = 2\nmemory = \"4 GiB\"\n");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(["node", "apply", "--root"])
+        .args([shape.folder(), &request])
+        .stdout(writer)
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+    let irq = fs::read_to_string(shape.path("/proc/irq/50/smp_affinity_list")).unwrap();
+    assert_eq!(irq, "0,3-7\n");
+}
+
 fn json(output: &Output) -> serde_json::Value {
     let text = out(output);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{}", err(output)))

@@ -326,7 +326,7 @@ fn set_register(
     let Some(present) = register(world, device, offset) else {
         return Err(WorldError::Io {
             path: format!("/sys/bus/pci/devices/{device}/config"),
-            source: std::io::ErrorKind::NotFound.into(),
+            cause: std::io::ErrorKind::NotFound.into(),
         });
     };
     world.write_register(device, offset, present & !mask | bits & mask)

@@ -100,12 +100,12 @@ pub enum WorldError {
         what: String,
     },
     /// The kernel refused.
-    #[error("{path}: {source}")]
+    #[error("{path}: {cause}")]
     Io {
         /// The file or the program.
         path: String,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// The kernel or a command did not answer.
     #[error("{what} has not answered after {limit_s} s; process {pid} still waits for it")]
@@ -121,9 +121,9 @@ pub enum WorldError {
 
 impl WorldError {
     fn io(path: &str) -> impl FnOnce(io::Error) -> Self + '_ {
-        move |source| Self::Io {
+        move |cause| Self::Io {
             path: path.to_owned(),
-            source,
+            cause,
         }
     }
 }
@@ -169,7 +169,7 @@ impl LiveWorld {
             Some(0) => Ok(()),
             Some(number) => Err(WorldError::Io {
                 path: path.to_owned(),
-                source: io::Error::from_raw_os_error(number),
+                cause: io::Error::from_raw_os_error(number),
             }),
             None => Err(WorldError::Command {
                 command: format!("write to {path}"),

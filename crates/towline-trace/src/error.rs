@@ -17,14 +17,14 @@ pub enum TraceError {
         what: String,
     },
     /// The system refused.
-    #[error("could not {doing} {}: {source}", path.display())]
+    #[error("could not {doing} {}: {cause}", path.display())]
     Io {
         /// What was tried.
         doing: &'static str,
         /// On which file.
         path: PathBuf,
         /// The system's answer.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// No rank left anything.
     #[error("no rank left a trace in {}", path.display())]
@@ -44,10 +44,6 @@ impl TraceError {
 
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io {
-            doing,
-            path,
-            source,
-        }
+        move |cause| Self::Io { doing, path, cause }
     }
 }

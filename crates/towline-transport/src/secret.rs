@@ -32,7 +32,8 @@ fn check_access(path: &Path, metadata: &Metadata) -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     if owner != user && owner != 0 {
         return Err(io::Error::other(format!(
-            "it belongs to user {owner}, who can change it; it has to belong to user {user} or to root"
+            "it belongs to user {owner}, who can change it, and this runs as user {user}; run it as that user (as root: `setpriv \
+             --reuid {owner} --clear-groups`, or `runuser -u NAME`), or have the file belong to user {user} or to root"
         )));
     }
     Ok(())

@@ -68,9 +68,9 @@ pub(super) fn run(options: &ApplyOptions) -> anyhow::Result<ExitCode> {
             changes,
             restart_needed: applied == Applied::RestartNeeded,
         })?,
-        Applied::Complete => println!("The host is as planned."),
+        Applied::Complete => say!("The host is as planned."),
         Applied::RestartNeeded => {
-            println!(
+            say!(
                 "Restart the host, then apply again: the rest needs what was written for the next start."
             );
         }
@@ -96,11 +96,11 @@ pub(super) fn undo(options: &UndoOptions) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for line in &left {
-        println!("left: {line}");
+        say!("left: {line}");
     }
     match left.is_empty() {
-        true => println!("The host is as it was."),
-        false => println!("The host is as it was, but for what is listed here."),
+        true => say!("The host is as it was."),
+        false => say!("The host is as it was, but for what is listed here."),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -40,7 +40,7 @@ pub(super) fn run(options: &ProveOptions) -> anyhow::Result<ExitCode> {
     }
     match options.json {
         true => print_json(&report)?,
-        false => print!("{}", report.text()),
+        false => say!("{}", report.text().trim_end()),
     }
     let is_short = report.cases.iter().any(|case| case.is_short(spec.goal));
     Ok(match report.is_comparable && !is_short {

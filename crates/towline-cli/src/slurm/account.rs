@@ -34,7 +34,7 @@ pub(super) fn run(options: &SlurmAccountOptions) -> anyhow::Result<ExitCode> {
     });
     if options.json {
         let accounts: Vec<_> = accounts.collect();
-        println!("{}", serde_json::to_string_pretty(&accounts)?);
+        say!("{}", serde_json::to_string_pretty(&accounts)?);
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new([
@@ -57,7 +57,8 @@ pub(super) fn run(options: &SlurmAccountOptions) -> anyhow::Result<ExitCode> {
             table::bytes(used.sent_bytes),
         ]);
     }
-    print!("{}", table.render_within(table::terminal_columns(), &[]));
+    let text = table.render_within(table::terminal_columns(), &[]);
+    say!("{}", text.trim_end());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -361,7 +361,7 @@ pub(super) fn task_prolog(folder: &Path) -> anyhow::Result<ExitCode> {
     let folder = folder.join(job_id()?);
     if let Ok(reason) = fs::read_to_string(folder.join(REASON)) {
         eprintln!("towline: this job has no devices: {}", reason.trim());
-        println!(
+        say!(
             "print towline: this job has no devices: {}",
             one_line(&reason)
         );
@@ -372,7 +372,7 @@ pub(super) fn task_prolog(folder: &Path) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for (name, value) in variables(&folder, &file)? {
-        println!("export {name}={value}");
+        say!("export {name}={value}");
     }
     Ok(ExitCode::SUCCESS)
 }

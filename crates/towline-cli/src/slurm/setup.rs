@@ -49,13 +49,13 @@ pub(super) fn run(options: &SlurmSetupOptions) -> anyhow::Result<ExitCode> {
     let conf = out.join(CONF);
     let (text, notes) = lines(&shown, &out, &capacity, &options.pool);
     write(&conf, &text, 0o644)?;
-    println!(
+    say!(
         "wrote {}\n\n1. Have this folder, Towline and the token's file on all nodes; the token is for root alone.\n2. Add to slurm.conf:  include {}\n3. scontrol reconfigure; towline slurm check with the same options",
         out.display(),
         conf.display(),
     );
     for note in notes {
-        println!("\n{note}");
+        say!("\n{note}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,7 +74,7 @@ fn undo(out: &Path) -> anyhow::Result<ExitCode> {
     }
     // Other files in it are somebody's.
     let _ = fs::remove_dir(out);
-    println!(
+    say!(
         "removed; take the line `include {}` out of slurm.conf, then scontrol reconfigure",
         out.join(CONF).display()
     );
@@ -287,7 +287,7 @@ pub(super) fn check(options: &SlurmPoolOptions) -> anyhow::Result<ExitCode> {
     let capacity = Capacity::of(options)?;
     let findings = findings(&shown, &licenses, &capacity, options);
     for (is_good, text) in &findings {
-        println!("{:5} {text}", if *is_good { "ok" } else { "ERROR" });
+        say!("{:5} {text}", if *is_good { "ok" } else { "ERROR" });
     }
     let is_good = findings.iter().all(|(is_good, _)| *is_good);
     Ok(ExitCode::from(u8::from(!is_good)))

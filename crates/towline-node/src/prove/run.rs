@@ -74,12 +74,12 @@ pub enum ProveError {
         what: &'static str,
     },
     /// A file of the folder.
-    #[error("{path}: {source}")]
+    #[error("{path}: {cause}")]
     Io {
         /// Which.
         path: String,
         /// What the system said.
-        source: io::Error,
+        cause: io::Error,
     },
     /// A file of the folder that is none of ours.
     #[error(
@@ -109,9 +109,9 @@ pub enum ProveError {
 const FACTS_LIMIT: Duration = Duration::from_secs(120);
 
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ProveError + '_ {
-    move |source| ProveError::Io {
+    move |cause| ProveError::Io {
         path: path.display().to_string(),
-        source,
+        cause,
     }
 }
 
