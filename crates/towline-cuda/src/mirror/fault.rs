@@ -22,6 +22,8 @@ static REQUESTS: AtomicI32 = AtomicI32::new(-1);
 static OWNER: AtomicI32 = AtomicI32::new(0);
 /// What handled the signal before.
 static BEFORE: OnceLock<Before> = OnceLock::new();
+/// Faults that handlers before ours are called for.
+static PASSED: [Passed; 16] = [const { Passed::new() }; 16];
 
 /// Places of one mirror each. Never freed, since a handler may be reading them, but used again.
 struct Chunk {
@@ -65,11 +67,43 @@ fn chunks() -> impl Iterator<Item = &'static Chunk> {
     std::iter::successors(Some(&PLACES), |chunk| chunk.next())
 }
 
-struct Before(UnsafeCell<libc::sigaction>);
+struct Before {
+    /// Before ours was installed at all.
+    first: libc::sigaction,
+    /// Before ours was installed last.
+    latest: UnsafeCell<libc::sigaction>,
+}
 // SAFETY: it is written under the lock of `MIRRORS`, and read by handlers, which see it whole: it is written before ours is installed.
 unsafe impl Sync for Before {}
 // SAFETY: it is plain data.
 unsafe impl Send for Before {}
+
+/// A fault that a handler before ours is called for: the place of its registers, and that of our handler's frame; zeros where there is none.
+struct Passed {
+    registers: AtomicUsize,
+    frame: AtomicUsize,
+}
+
+impl Passed {
+    const fn new() -> Self {
+        Self {
+            registers: AtomicUsize::new(0),
+            frame: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether it is this fault's, from now on. One that its handler has jumped away from is given to the next with the same place.
+    fn take(&self, registers: usize) -> bool {
+        let (own, order) = (Ordering::AcqRel, Ordering::Acquire);
+        let taken = self.registers.compare_exchange(0, registers, own, order);
+        taken.is_ok() || taken == Err(registers)
+    }
+
+    fn end(&self) {
+        self.frame.store(0, Ordering::Relaxed);
+        self.registers.store(0, Ordering::Release);
+    }
+}
 
 /// A page that somebody waits for; it lies on the stack of the thread that waits.
 struct Request {
@@ -165,9 +199,12 @@ pub(super) fn install() {
     if asked != 0 || now.sa_sigaction == ours {
         return;
     }
-    let before = BEFORE.get_or_init(|| Before(UnsafeCell::new(now)));
+    let before = BEFORE.get_or_init(|| Before {
+        first: now,
+        latest: UnsafeCell::new(now),
+    });
     // SAFETY: see `Before`: what other threads may read meanwhile is the handler that was there, or the one that is.
-    unsafe { before.0.get().write(now) };
+    unsafe { before.latest.get().write(now) };
     let mut action = now;
     action.sa_sigaction = ours;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
@@ -247,13 +284,41 @@ fn wait_for(address: usize, writes: bool) -> bool {
     asked && request.outcome.load(Ordering::Acquire) == SERVED
 }
 
-/// Does with a fault what would have been done without us.
+/// Does with a fault what would have been done without us. A handler that was put in after ours may call ours in turn, which then calls the
+/// one that was there first.
 fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let (registers, mark) = (context.addr(), 0_u8);
+    let frame = (&raw const mark).addr();
+    let Some(before) = BEFORE.get() else {
+        return call(None, signal, info, context);
+    };
+    let of = |passed: &&Passed| passed.registers.load(Ordering::Acquire) == registers;
+    let known = PASSED.iter().find(of);
+    // Stacks grow downwards.
+    if known.is_some_and(|known| known.frame.load(Ordering::Relaxed) > frame) {
+        return call(Some(before.first), signal, info, context);
+    }
+    let mut places = known.into_iter().chain(&PASSED);
+    let place = places.find(|place| place.take(registers));
+    if let Some(place) = place {
+        place.frame.store(frame, Ordering::Relaxed);
+    }
+    // SAFETY: see `Before`.
+    let latest = unsafe { before.latest.get().read() };
+    call(Some(latest), signal, info, context);
+    place.into_iter().for_each(Passed::end);
+}
+
+/// Calls a handler for a fault.
+fn call(
+    handler: Option<libc::sigaction>,
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+) {
     type Long = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
     type Short = extern "C" fn(c_int);
-    // SAFETY: see `Before`.
-    let before = BEFORE.get().map(|before| unsafe { before.0.get().read() });
-    match before {
+    match handler {
         Some(before) if !matches!(before.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) => {
             if before.sa_flags & libc::SA_SIGINFO != 0 {
                 // SAFETY: the application has installed a handler of this kind.
@@ -306,6 +371,49 @@ fn serve(mut reading: PipeReader) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    static CALLED: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn first(_: c_int, _: *mut siginfo_t, _: *mut c_void) {
+        CALLED.fetch_add(1, Ordering::Relaxed);
+    }
+
+    extern "C" fn chaining(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+        CALLED.fetch_add(100, Ordering::Relaxed);
+        // What it replaced.
+        handle(signal, info, context);
+    }
+
+    #[test]
+    fn handlers_that_call_ours_reach_the_first() {
+        let put = |handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void)| {
+            // SAFETY: zeros are a value of it.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            // SAFETY: nothing of this process faults meanwhile.
+            unsafe { libc::sigaction(libc::SIGSEGV, &raw const action, std::ptr::null_mut()) };
+            install();
+        };
+        put(first);
+        put(chaining);
+        // SAFETY: zeros are a value of it.
+        let mut info: siginfo_t = unsafe { std::mem::zeroed() };
+        let mut registers = 0_u8;
+        for round in 1..4 {
+            handle(
+                libc::SIGSEGV,
+                &raw mut info,
+                (&raw mut registers).cast::<c_void>(),
+            );
+            assert_eq!(CALLED.load(Ordering::Relaxed), round * 101);
+        }
+        assert!(
+            PASSED
+                .iter()
+                .all(|one| one.registers.load(Ordering::Relaxed) == 0)
+        );
+    }
 
     #[test]
     fn places_of_mirrors_come_and_go() {
