@@ -66,6 +66,7 @@ impl Driver {
             self.settle_pin(source.addr(), size)?;
             return there.write(call, address, source, size);
         }
+        let posting = acting.context.mirrored.posting();
         self.before_use(&acting, stream, address, size)?;
         self.before_pointers(&acting, source, size)?;
         if mode != Mode::Captured
@@ -73,6 +74,7 @@ impl Driver {
             && (mode == Mode::Async || size > CAPTURED || !pin.0.is_quiet())
         {
             acting.write_from(stream, address, &pin, size)?;
+            drop(posting);
             return match mode {
                 Mode::Sync => acting.synchronise(stream),
                 _ => Ok(()),
@@ -84,14 +86,16 @@ impl Driver {
             mode != Mode::Async || !read(&self.memory).is_pinned(source.addr() as u64, size);
         let (session, actor) = (acting.session, acting.actor);
         session.write(actor, call, stream.0, address, source, size, captured)?;
+        let is_noticed = self.is_noticed(Some(address), None);
         match mode {
             // The driver tells at once of memory that there is not.
-            Mode::Sync if read(&self.memory).find(address).is_none() => {
+            Mode::Sync if is_noticed || read(&self.memory).find(address).is_none() => {
                 acting.touch(stream);
+                drop(posting);
                 return acting.synchronise(stream);
             }
             Mode::Sync => return self.note_written(&acting, stream),
-            _ if captured => acting.touch_written(stream),
+            _ if captured && !is_noticed => acting.touch_written(stream),
             _ => acting.touch(stream),
         };
         Ok(())
@@ -137,6 +141,9 @@ impl Driver {
         }
         // As the driver: a copy into pageable memory returns when it is done.
         let wait = mode == Mode::Sync || !read(&self.memory).is_pinned(target.addr() as u64, size);
+        if wait {
+            acting.show_kernels()?;
+        }
         let posted = acting.posted(stream);
         let (session, actor) = (acting.session, acting.actor);
         session.read(actor, call, stream.0, address, target, size, wait)?;
@@ -228,6 +235,7 @@ impl Driver {
             let copy = BoxCopy::run((to, 0), (from, 0), size);
             return self.capture_copy(&acting, &captured, &copy, Mode::Async);
         }
+        let _posting = acting.context.mirrored.posting();
         self.before_use(&acting, stream, target, size)?;
         self.before_use(&acting, stream, source, size)?;
         let homes = (self.home(&acting, target), self.home(&acting, source));
@@ -405,6 +413,7 @@ impl Driver {
             false => address,
         };
         self.expect_within(address, bytes)?;
+        let _posting = acting.context.mirrored.posting();
         self.before_use(&acting, stream, address, bytes)?;
         let mut request = wire::Memset {
             stream,

@@ -336,6 +336,7 @@ impl Driver {
     ) -> Result<(), CUresult> {
         let mut acting = self.acting_in(self.context(known.context)?)?;
         acting.actor.sleeps |= known.sleeps;
+        acting.show_kernels()?;
         if known.is_shared() {
             acting.call_for("cuEventSynchronize", &wire::SynchronizeEvent { event })?;
             acting.show_twins()?;
@@ -407,6 +408,7 @@ impl EventCalls for Driver {
         self.event(hEvent).and_then(|known| {
             self.outside_of_captures(&known, hEvent)?;
             let acting = self.acting_in(self.context(known.context)?)?;
+            acting.show_kernels()?;
             if known.is_shared() {
                 let event = wire::EventHandle::from_raw(hEvent);
                 acting.call_for("cuEventQuery", &wire::EventState { event })?;

@@ -115,6 +115,7 @@ impl Driver {
             let content = kernel_content(&known, places, names, context, shape, words, &block)?;
             return captured.add_kernel(content);
         }
+        let posting = acting.context.mirrored.posting();
         self.before_work(&acting, stream)?;
         let configuration = |grid: Option<[u32; 3]>| {
             let mut hasher = DefaultHasher::new();
@@ -161,6 +162,7 @@ impl Driver {
             String::from_utf8_lossy(&known.facts().name).into_owned()
         });
         acting.touch(stream);
+        drop(posting);
         acting.after_launch(stream)
     }
 }

@@ -145,6 +145,7 @@ impl Driver {
                 words: words.to_vec(),
             });
         }
+        let _posting = acting.context.mirrored.posting();
         self.before_work(&acting, handle)?;
         acting.post(&wire::StreamOperations {
             stream: handle,

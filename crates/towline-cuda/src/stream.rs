@@ -264,6 +264,7 @@ impl Acting<'_> {
             (idle, all.get(&stream.0).map_or(0, |work| work.posted))
         };
         if !idle {
+            self.show_kernels()?;
             // Data of the last small read is the answer, where that is what the stream is left with.
             match self.session.finish_held(Some(stream.0)) {
                 Some(read) => read?,
@@ -286,6 +287,7 @@ impl Acting<'_> {
             busy.map(|(stream, work)| (*stream, work.posted)).collect()
         };
         if !posted.is_empty() {
+            self.show_kernels()?;
             let context = wire::ContextHandle(self.context.number);
             let request = wire::SynchronizeContext { context };
             self.synchronise_for("cuCtxSynchronize", &request, None)?;
@@ -308,6 +310,7 @@ impl Acting<'_> {
     /// Whether a stream has nothing to do, as far as the server has told. Nothing is waited for: the first question about new work that
     /// no event was recorded behind asks the server to tell when it is done.
     fn query(&self, stream: wire::StreamHandle) -> Result<(), CUresult> {
+        self.show_kernels()?;
         let mut all = lock(&self.context.work);
         let Some(work) = all.get_mut(&stream.0) else {
             return self.healthy(stream);

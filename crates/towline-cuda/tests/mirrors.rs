@@ -9,7 +9,7 @@ mod support;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-use support::{Machine, Program};
+use support::{Machine, OPEN, Program};
 use towline_backend::cuda::*;
 
 impl Program {
@@ -527,6 +527,143 @@ fn host_and_kernel_that_write_the_same_bytes_fail_the_wait() {
     let waits = [(); 2].map(|()| unsafe { driver.cuCtxSynchronize() });
     assert_eq!(waits, [CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_SUCCESS]);
     assert_eq!([get(memory, 0), get(memory, 1)], [7, 1]);
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn kernel_waiting_for_pinned_memory_sees_the_hosts_write() {
+    let program = Program::new();
+    let (driver, memory) = (
+        &program.machine.driver,
+        pinned(&program.machine, 1 << 20, 0),
+    );
+    let (stream, mut event) = (program.machine.stream(), null_mut());
+    // SAFETY: the event is a local.
+    let made = unsafe { driver.cuEventCreate(&raw mut event, 0) };
+    assert_eq!(made, CUDA_SUCCESS);
+    let asked = |query: &dyn Fn() -> CUresult| {
+        std::iter::repeat_with(query).find(|told| *told != CUDA_ERROR_NOT_READY)
+    };
+    // SAFETY: the stream and the event live.
+    let waits: [&dyn Fn() -> CUresult; 5] = unsafe {
+        [
+            &|| driver.cuStreamSynchronize(stream),
+            &|| driver.cuCtxSynchronize(),
+            &|| driver.cuEventSynchronize(event),
+            &|| asked(&|| driver.cuStreamQuery(stream)).unwrap(),
+            &|| asked(&|| driver.cuEventQuery(event)).unwrap(),
+        ]
+    };
+    for wait in waits {
+        set(memory, 0, 0);
+        program.spin(at(memory), stream);
+        // SAFETY: both live.
+        let recorded = unsafe { driver.cuEventRecord(event, stream) };
+        set(memory, 0, OPEN);
+        assert_eq!([recorded, wait()], [CUDA_SUCCESS; 2]);
+        assert_eq!(get(memory, 0), OPEN);
+    }
+    // SAFETY: it was made above.
+    unsafe { driver.cuEventDestroy_v2(event) };
+    free_pinned(&program.machine, memory);
+    program.machine.leave();
+}
+
+#[test]
+fn pinned_bytes_that_host_and_then_kernel_wrote_are_the_kernels() {
+    let program = Program::new();
+    let memory = pinned(&program.machine, 1 << 20, 0);
+    let driver = &program.machine.driver;
+    let held = program.held();
+    program.add(at(memory), 2, held.stream);
+    set(memory, 0, 7);
+    // SAFETY: the stream lives.
+    let asked = unsafe { driver.cuStreamQuery(held.stream) };
+    assert_eq!(asked, CUDA_ERROR_NOT_READY);
+    held.open();
+    program.machine.synchronise();
+    assert_eq!([get(memory, 0), get(memory, 1)], [8, 1]);
+    free_pinned(&program.machine, memory);
+    program.machine.leave();
+}
+
+#[test]
+fn host_sees_copies_that_running_kernels_hold_up() {
+    let program = Program::new();
+    let (driver, memory, own) = (
+        &program.machine.driver,
+        program.managed(1 << 20),
+        program.machine.stream(),
+    );
+    let soon = |open: Box<dyn FnOnce() + Send>| {
+        std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            open();
+        })
+    };
+    let (seven, eight) = ([7_u32; 4], [8_u32; 4]);
+    let opened = soon(Box::new(program.held_on(null_mut()).opener()));
+    // SAFETY: the numbers are readable.
+    let copied = unsafe { driver.cuMemcpyHtoD_v2(at(memory), seven.as_ptr().cast(), 16) };
+    assert_eq!((copied, get(memory, 0)), (CUDA_SUCCESS, 7));
+    opened.join().unwrap();
+    program.machine.synchronise();
+    let other = program.held();
+    let mut event = null_mut();
+    // SAFETY: the event is a local, the streams live, and the numbers are readable.
+    let posted = unsafe {
+        [
+            driver.cuEventCreate(&raw mut event, CU_EVENT_DISABLE_TIMING),
+            driver.cuEventRecord(event, other.stream),
+            driver.cuStreamWaitEvent(own, event, 0),
+            driver.cuStreamSynchronize(program.machine.stream()),
+            driver.cuMemcpyHtoDAsync_v2(at(memory), eight.as_ptr().cast(), 16, own),
+        ]
+    };
+    let opened = soon(Box::new(other.opener()));
+    // SAFETY: the stream lives.
+    let waited = unsafe { driver.cuStreamSynchronize(own) };
+    assert_eq!((posted, waited), ([CUDA_SUCCESS; 5], CUDA_SUCCESS));
+    assert_eq!(get(memory, 0), 8);
+    opened.join().unwrap();
+    // SAFETY: it was made above.
+    unsafe { driver.cuEventDestroy_v2(event) };
+    assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
+    program.machine.leave();
+}
+
+#[test]
+fn free_whose_wait_fails_frees() {
+    let program = Program::new();
+    let bytes = || program.machine.nulls[0].allocated_bytes();
+    let held = program.held();
+    let before = bytes();
+    let memory = program.managed(1 << 20);
+    program.add(at(memory), 4, held.stream);
+    set(memory, 0, 7);
+    held.open();
+    assert_eq!(program.free(at(memory)), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_eq!(bytes(), before);
+    program.machine.leave();
+}
+
+#[test]
+fn memory_of_a_stream_that_ended_is_everybodys() {
+    let program = Program::new();
+    let (driver, stream) = (&program.machine.driver, program.machine.stream());
+    let memory = program.managed(1 << 20);
+    // SAFETY: no pointers.
+    let ended = unsafe {
+        [
+            driver.cuStreamAttachMemAsync(stream, at(memory), 0, CU_MEM_ATTACH_SINGLE),
+            driver.cuStreamDestroy_v2(stream),
+        ]
+    };
+    set(memory, 0, 6);
+    program.add(at(memory), 1, null_mut());
+    program.machine.synchronise();
+    assert_eq!((ended, get(memory, 0)), ([CUDA_SUCCESS; 2], 7));
     assert_eq!(program.free(at(memory)), CUDA_SUCCESS);
     program.machine.leave();
 }

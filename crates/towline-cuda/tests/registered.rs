@@ -752,3 +752,24 @@ fn unregistering_what_was_not_registered_is_refused() {
     assert_eq!(freed, CUDA_SUCCESS);
     program.machine.leave();
 }
+
+#[test]
+fn kernel_behind_host_function_sees_what_it_changed() {
+    unsafe extern "C" fn write(word: *mut c_void) {
+        let word: *const AtomicU32 = word.cast_const().cast();
+        // SAFETY: the word lives until the function has run.
+        unsafe { &*word }.store(7, Ordering::Relaxed);
+    }
+    let program = Program::new();
+    let (driver, all, stream) = (&program.machine.driver, words(4), program.machine.stream());
+    let device = program.register(&all);
+    program.add(device, 2, stream);
+    // SAFETY: the words live until the function has run.
+    let posted = unsafe { driver.cuLaunchHostFunc(stream, Some(write), begin(&all)) };
+    assert_eq!(posted, CUDA_SUCCESS);
+    program.add(device, 2, stream);
+    program.machine.synchronise();
+    assert_eq!([get(&all[0]), get(&all[1])], [8, 2]);
+    program.unregister(&all);
+    program.machine.leave();
+}

@@ -225,6 +225,7 @@ impl Driver {
         if let Some(captured) = captured {
             return self.capture_copy(&acting, &captured, copy, mode);
         }
+        let posting = acting.context.mirrored.posting();
         self.before_work(&acting, stream)?;
         let given = copy;
         let copy = &self.with_mirrors_on_device(copy)?;
@@ -251,9 +252,14 @@ impl Driver {
                 let captured = mode != Mode::Async || !self.is_pinned(&from, size);
                 let (session, actor) = (acting.session, acting.actor);
                 session.write_box(actor, call, stream.0, to, from, size, captured)?;
-                match mode {
-                    Mode::Sync => self.note_written(&acting, stream)?,
-                    _ => _ = acting.touch(stream),
+                let is_noticed = self.is_side_noticed(&given.to);
+                if mode == Mode::Sync && !is_noticed {
+                    return self.note_written(&acting, stream);
+                }
+                acting.touch(stream);
+                drop(posting);
+                if mode == Mode::Sync {
+                    acting.synchronise(stream)?;
                 }
             }
             (Placed::Host(to), Placed::Device(from, context)) => {
@@ -263,6 +269,9 @@ impl Driver {
                 // As the driver: a copy into pageable memory returns when it is done.
                 let wait = mode == Mode::Sync || !self.is_pinned(&to, size);
                 let (session, actor) = (acting.session, acting.actor);
+                if wait {
+                    acting.show_kernels()?;
+                }
                 let posted = acting.posted(stream);
                 session.read_box(actor, call, stream.0, from, to, size, wait)?;
                 if wait {
@@ -294,6 +303,7 @@ impl Driver {
                         acting.touch(stream);
                     }
                 }
+                drop(posting);
                 if mode != Mode::Async && self.is_box_noticed(given) {
                     acting.synchronise(stream)?;
                 }
@@ -313,14 +323,21 @@ impl Driver {
 
     /// Whether the host notices that a copy on the device is still to be done.
     fn is_box_noticed(&self, given: &BoxCopy) -> bool {
-        let on_device = |side: &Side| match side.memory {
+        let from = match given.from.memory {
             Memory::Device(address) => Some(address),
+            Memory::Host(_) => return true,
             _ => None,
         };
-        let is_host = |side: &Side| matches!(side.memory, Memory::Host(_));
-        is_host(&given.to)
-            || is_host(&given.from)
-            || self.is_noticed(on_device(&given.to), on_device(&given.from))
+        self.is_side_noticed(&given.to) || self.is_noticed(None, from)
+    }
+
+    /// Whether the host may look at what is written to a side.
+    fn is_side_noticed(&self, to: &Side) -> bool {
+        match to.memory {
+            Memory::Device(address) => self.is_noticed(Some(address), None),
+            Memory::Host(_) => true,
+            _ => false,
+        }
     }
 
     /// The context that a call names for a side; host memory needs none.

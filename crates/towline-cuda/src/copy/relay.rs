@@ -294,6 +294,7 @@ impl Driver {
         if target == 0 || source == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        let _posting = acting.context.mirrored.posting();
         for address in [target, source] {
             self.expect_within(address, size)?;
             self.before_use(&acting, stream, address, size)?;
@@ -335,6 +336,7 @@ impl Driver {
                 let request = wire::SynchronizeContext {
                     context: wire::ContextHandle(context.number),
                 };
+                there.show_kernels()?;
                 there.synchronise_for("cuMemcpyPeer", &request, None)?;
             }
         }

@@ -398,6 +398,7 @@ impl Driver {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         self.settle_memory(&acting, &exec)?;
+        let posting = acting.context.mirrored.posting();
         self.before_work(&acting, handle)?;
         // Held until the launch is posted: what nodes do for it is what they do now.
         let mut state = lock(&exec.state);
@@ -434,6 +435,7 @@ impl Driver {
         })?;
         timeline::end(begun, &acting, handle, || "graph".into());
         acting.touch(handle);
+        drop(posting);
         let (records, held) = (state.records.clone(), state.flat.held.clone());
         drop(state);
         if !held.is_empty() {

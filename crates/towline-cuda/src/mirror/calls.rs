@@ -124,7 +124,8 @@ impl Driver {
         let number = acting.context.device;
         let address = self.with_kept_released(number, || self.make_mirror(&acting, size))?;
         if let Some(mirror) = self.mirror(address) {
-            lock(&mirror.blocks).attached = attached;
+            let blocks = &mut *lock(&mirror.blocks);
+            (blocks.attached, blocks.unattached) = (attached, attached);
         }
         let range = Range {
             kind: Kind::Managed,
@@ -170,6 +171,10 @@ impl Driver {
         if self.is_mirrored(start) || self.reach(acting, start, size)? {
             return Ok(());
         }
+        let _promoting = lock(&self.mirrors.promoting);
+        if self.is_mirrored(start) {
+            return Ok(());
+        }
         let device = self.device(acting.context.device)?;
         if device.attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) == 0 {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
@@ -184,15 +189,27 @@ impl Driver {
             );
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         };
-        let region = Region::over(start as usize, size).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let placed = Region::beside(start as usize, size);
+        let (region, file) = placed.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let lane = self.push_lane(acting)?;
-        let mirror = Mirror::new(region, size, acting, lane, memory);
-        {
+        let mut mirror = Mirror::new(region, size, acting, lane, memory);
+        mirror.is_pinned = true;
+        let mirror = Arc::new(mirror);
+        let is_there = {
+            // Other threads that write there meanwhile wait for this.
             let blocks = &mut *lock(&mirror.blocks);
             blocks.holders.fill(Holder::Host);
-            mirror.region.protect(&(0..size), Access::Write);
+            super::fault::add(&mirror) && mirror.region.move_in(&file)
+        };
+        if is_there {
+            self.list_mirror(mirror);
+            return Ok(());
         }
-        self.enter_mirror(mirror)
+        super::fault::remove(&mirror);
+        let _ = mirror.give_back(acting.actor);
+        // The application's memory is where it was.
+        std::mem::forget(mirror);
+        Err(CUDA_ERROR_OPERATING_SYSTEM)
     }
 
     /// Where kernels find pinned memory, and what counts as such.

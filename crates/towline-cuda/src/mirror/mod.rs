@@ -3,7 +3,8 @@
 //! It lies on the device and in this process at the same addresses. Where the host has written, that goes to the device before the
 //! device is given work; from then on the host's pages are protected, and come back from the device, in blocks, when the application
 //! touches them. So both see each other's writes at the points where CUDA says that they do on devices without concurrent managed
-//! access, and nothing moves that nobody uses. A kernel that runs sees no later write of the host's, nor the host a running kernel's.
+//! access, and nothing moves that nobody uses. A kernel that runs sees later writes of the host's once that waits or asks whether the
+//! kernel is done; the host sees none of a running kernel's.
 //!
 //! A block that the host fetches while the device works is *uncertain*: a kernel may change it yet. It goes back at the next wait, and the host
 //! fetches it anew; of such a block only the bytes that the host has changed are sent, so that a kernel keeps what it writes beside them.
@@ -20,7 +21,7 @@ mod region;
 mod twin;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use towline_backend::cuda as wire;
@@ -79,8 +80,15 @@ pub(crate) enum Attached {
     Stream(u64),
 }
 
-/// Contents of an uncertain block before the host wrote to it; `None` if it has not.
-type Before = Option<Box<[u8]>>;
+/// Contents of an uncertain block that the host has written to; `None` if it has not.
+type Before = Option<Box<Written>>;
+
+struct Written {
+    /// Before the host wrote to it.
+    before: Box<[u8]>,
+    /// What the device was sent last: at first as before.
+    sent: Box<[u8]>,
+}
 
 /// Memory that both sides have, of all contexts of a session: the work of each may change it.
 #[derive(Default)]
@@ -89,6 +97,8 @@ pub(crate) struct Mirrored {
     pub(crate) twins: Twins,
     /// Some mirrors have uncertain blocks: to be asked without a lock.
     uncertain: AtomicBool,
+    /// Threads that are about to give the device work, or to note that it has that.
+    posting: AtomicUsize,
     /// Waits so far.
     waits: AtomicU64,
     /// Whether mirrors have blocks that are fetched with waits, and which do.
@@ -97,7 +107,24 @@ pub(crate) struct Mirrored {
     all: Mutex<Vec<Weak<Mirror>>>,
 }
 
+/// As long as it lives, the device counts as busy.
+pub(crate) struct Posting<'a>(&'a AtomicUsize);
+
+impl Drop for Posting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
 impl Mirrored {
+    /// From before blocks are given to the device until the work that they are given for has been noted: a block that another thread
+    /// fetches between is uncertain.
+    #[inline]
+    pub(crate) fn posting(&self) -> Posting<'_> {
+        self.posting.fetch_add(1, Ordering::AcqRel);
+        Posting(&self.posting)
+    }
+
     /// A context of the session begins.
     pub(crate) fn add_context(&self, context: &Arc<Context>) {
         let mut contexts = lock(&self.contexts);
@@ -107,6 +134,10 @@ impl Mirrored {
 
     /// Whether a stream, or any, may have something to do.
     fn is_busy(&self, stream: Option<u64>) -> bool {
+        // Asked first: who is no longer at it has noted the work.
+        if self.posting.load(Ordering::Acquire) > 0 {
+            return true;
+        }
         let contexts = lock(&self.contexts);
         let mut contexts = contexts.iter().filter_map(Weak::upgrade);
         contexts.any(|context| context.is_busy(stream))
@@ -162,6 +193,10 @@ struct Blocks {
     /// Parts that may be transferred: all of it, but for pages of variables, between and around which the driver refuses bytes.
     parts: Vec<Span>,
     attached: Attached,
+    /// What it is attached to where no stream has it.
+    unattached: Attached,
+    /// Bytes were lost that host and device changed at the same time, of which the next wait tells.
+    is_lost: bool,
     /// The block behind those that were fetched last, and how many those were.
     next: (usize, usize),
     ahead: Ahead,
@@ -178,6 +213,8 @@ pub(crate) struct Mirror {
     lane: Arc<PushLane>,
     /// The number of the device's memory; 0 where it is a variable's.
     memory: u64,
+    /// It is pinned memory, which host and kernels may natively use at once.
+    is_pinned: bool,
     blocks: Mutex<Blocks>,
 }
 
@@ -192,8 +229,8 @@ struct PushLane {
 struct Pushed {
     /// How often something was sent.
     count: u64,
-    /// What each stream has waited for.
-    waited: HashMap<u64, u64>,
+    /// What each stream has waited for, by context and stream.
+    waited: HashMap<(u64, u64), u64>,
 }
 
 /// The mirrors of the process.
@@ -202,6 +239,8 @@ pub(crate) struct Mirrors {
     any: AtomicBool,
     /// Whether registered memory has twins.
     twins: AtomicBool,
+    /// Held by who gives the device pinned memory.
+    promoting: Mutex<()>,
     all: Mutex<BTreeMap<u64, Arc<Mirror>>>,
     lanes: Mutex<HashMap<u64, Arc<PushLane>>>,
     sessions: Mutex<HashMap<u8, Arc<Mirrored>>>,
@@ -247,10 +286,20 @@ impl Mirrors {
         Arc::clone(lock(&self.sessions).entry(session).or_default())
     }
 
-    /// A stream waits for nothing any more.
+    /// A stream ends: it waits for nothing any more, and memory that was its alone is not any more.
     pub(crate) fn forget_stream(&self, stream: u64) {
         for lane in lock(&self.lanes).values() {
-            lock(&lane.state).waited.remove(&stream);
+            lock(&lane.state).waited.retain(|(_, of), _| *of != stream);
+        }
+        if !self.any.load(Ordering::Acquire) {
+            return;
+        }
+        let all: Vec<Arc<Mirror>> = lock(&self.all).values().cloned().collect();
+        for mirror in all {
+            let blocks = &mut *lock(&mirror.blocks);
+            if blocks.attached == Attached::Stream(stream) {
+                blocks.attached = blocks.unattached;
+            }
         }
     }
 
@@ -336,6 +385,7 @@ impl Mirror {
             of: Arc::clone(&acting.context.mirrored),
             lane,
             memory,
+            is_pinned: false,
             blocks: Mutex::new(Blocks {
                 // Zeros on both sides.
                 holders: vec![Holder::Both; count],
@@ -343,6 +393,8 @@ impl Mirror {
                 uncertain: BTreeMap::new(),
                 parts: std::iter::once(0..bytes).collect(),
                 attached: Attached::All,
+                unattached: Attached::All,
+                is_lost: false,
                 next: (0, 1),
                 ahead: Ahead::default(),
             }),
@@ -367,8 +419,9 @@ impl Mirror {
             Some(Holder::Both) => {
                 blocks.holders[at] = Holder::Host;
                 let one = span(at, 1, self.region.size());
-                if let Some(before) = blocks.uncertain.get_mut(&at) {
-                    *before = Some(self.bytes(&one).into());
+                if let Some(written) = blocks.uncertain.get_mut(&at) {
+                    let (before, sent) = (self.bytes(&one).into(), self.bytes(&one).into());
+                    *written = Some(Box::new(Written { before, sent }));
                 }
                 blocks.ahead.write(at);
                 self.region.protect(&one, Access::Write);
@@ -526,7 +579,7 @@ impl Mirror {
         let uncertain: Vec<usize> = blocks.uncertain.keys().copied().collect();
         let written = blocks.uncertain.iter();
         let written = written.filter_map(|(at, before)| before.is_some().then_some(*at));
-        let mut is_lost = false;
+        let mut is_lost = std::mem::take(&mut blocks.is_lost);
         for (first, count) in runs(written) {
             is_lost |= self.has_conflicts(blocks, first, count)?;
         }
@@ -539,7 +592,45 @@ impl Mirror {
         }
     }
 
-    /// Tells of bytes that host and device have changed at the same time: one of the two is lost.
+    /// Before a wait: what the host has changed of uncertain blocks is on the device, since a running kernel may wait for it. The blocks stay
+    /// as they are.
+    fn show_changes(&self) -> Result<(), CUresult> {
+        let blocks = &mut *lock(&self.blocks);
+        let size = self.region.size();
+        let written = blocks.uncertain.iter();
+        let changed = written.filter(|(at, written)| {
+            let is_changed = |written: &Written| *written.sent != *self.bytes(&span(**at, 1, size));
+            written.as_deref().is_some_and(is_changed)
+        });
+        let changed: Vec<usize> = changed.map(|(at, _)| *at).collect();
+        for (first, count) in runs(changed.into_iter()) {
+            // Frozen by this.
+            let lost = self.has_conflicts(blocks, first, count)?;
+            blocks.is_lost |= lost;
+            let mut at = first..first + count;
+            let shown = at.try_for_each(|at| self.show_block(blocks, at));
+            let bytes = span(first, count, size);
+            self.region.protect(&bytes, Access::Write);
+            shown?;
+        }
+        Ok(())
+    }
+
+    /// Sends what the host has changed of a frozen block since it was sent last.
+    fn show_block(&self, blocks: &mut Blocks, at: usize) -> Result<(), CUresult> {
+        let Some(Some(written)) = blocks.uncertain.get_mut(&at) else {
+            return Ok(());
+        };
+        self.send_changes(&blocks.parts, at, &written.sent)?;
+        written.sent = self.bytes(&span(at, 1, self.region.size())).into();
+        if self.is_pinned {
+            // What the device makes of it then is no conflict.
+            written.before.copy_from_slice(&written.sent);
+        }
+        Ok(())
+    }
+
+    /// Tells of bytes that host and device have changed at the same time: one of the two is lost. The blocks are frozen then.
     fn has_conflicts(&self, blocks: &Blocks, first: usize, count: usize) -> Result<bool, CUresult> {
         let bytes = span(first, count, self.region.size());
         self.region.freeze(&bytes);
@@ -552,10 +643,12 @@ impl Mirror {
             let read = self.read(address, target, place.len(), true);
             read.inspect_err(|_| self.region.protect(&bytes, Access::Write))?;
         }
-        let before = (first..first + count).filter_map(|at| blocks.uncertain.get(&at)?.as_deref());
-        let all = before.flatten().zip(self.bytes(&bytes)).zip(&there);
-        let lost = all
-            .filter(|((before, here), there)| before != here && before != there && here != there);
+        let written = (first..first + count).filter_map(|at| blocks.uncertain.get(&at)?.as_deref());
+        let written = written.flat_map(|one| one.before.iter().zip(&one.sent));
+        let all = written.zip(self.bytes(&bytes)).zip(&there);
+        let lost = all.filter(|(((before, sent), here), there)| {
+            before != here && sent != there && here != there
+        });
         let lost = lost.count();
         if lost > 0 {
             log::error!(
@@ -602,9 +695,9 @@ impl Mirror {
             sent((first, count), parts.try_for_each(|part| self.send(&part)));
         }
         for at in uncertain {
-            let before = blocks.uncertain.get(&at).and_then(Option::as_deref);
-            let status = before.map_or(Ok(()), |before| {
-                self.send_changes(&blocks.parts, at, before)
+            let written = blocks.uncertain.get(&at).and_then(Option::as_deref);
+            let status = written.map_or(Ok(()), |written| {
+                self.send_changes(&blocks.parts, at, &written.sent)
             });
             sent((at, 1), status);
         }
@@ -728,6 +821,20 @@ impl Acting<'_> {
         settled.fold(Ok(()), Result::and)
     }
 
+    /// Before a wait, or a question whether work is done: running kernels see what the host has written while they ran.
+    #[inline]
+    pub(crate) fn show_kernels(&self) -> Result<(), CUresult> {
+        match self.context.mirrored.uncertain.load(Ordering::Acquire) {
+            true => self.show_all(),
+            false => Ok(()),
+        }
+    }
+
+    fn show_all(&self) -> Result<(), CUresult> {
+        let mut all = self.context.mirrored.all().into_iter();
+        all.try_for_each(|mirror| mirror.show_changes())
+    }
+
     /// Behind a function of the application in a stream's order: what it has written is on the device before the stream goes on.
     pub(crate) fn give_mirrors(&self) -> Result<(), CUresult> {
         let mut sent: Vec<u64> = Vec::new();
@@ -740,6 +847,7 @@ impl Acting<'_> {
                 sent.push(mirror.lane.stream);
             }
         }
+        self.context.mirrored.twins.give(self.session, &mut sent)?;
         sent.into_iter().try_for_each(|stream| {
             let request = wire::SynchronizeStream {
                 stream: wire::StreamHandle(stream),
@@ -865,7 +973,8 @@ impl Driver {
     ) -> Result<(), CUresult> {
         let mut state = lock(&lane.state);
         let count = state.count;
-        if state.waited.get(&stream.0).copied().unwrap_or(0) == count {
+        let place = (acting.context.number, stream.0);
+        if state.waited.get(&place).copied().unwrap_or(0) == count {
             return Ok(());
         }
         acting.post(&wire::StreamWaitEvent {
@@ -873,7 +982,7 @@ impl Driver {
             hEvent: wire::EventHandle(lane.event),
             Flags: 0,
         })?;
-        state.waited.insert(stream.0, count);
+        state.waited.insert(place, count);
         Ok(())
     }
 
@@ -908,11 +1017,16 @@ impl Driver {
         if !fault::add(&mirror) {
             return Err(CUDA_ERROR_OPERATING_SYSTEM);
         }
+        self.list_mirror(mirror);
+        Ok(())
+    }
+
+    /// Has a mirror known, whose faults are served.
+    fn list_mirror(&self, mirror: Arc<Mirror>) {
         mirror.of.add(&mirror);
         let address = mirror.region.view() as u64;
         lock(&self.mirrors.all).insert(address, mirror);
         self.mirrors.any.store(true, Ordering::Release);
-        Ok(())
     }
 
     /// Memory of zeros on the device, at addresses that this process has free too, and here.
@@ -1037,13 +1151,16 @@ impl Driver {
     pub(crate) fn end_mirror(&self, address: u64) -> Result<(), CUresult> {
         let mirror = lock(&self.mirrors.all).remove(&address);
         let mirror = mirror.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let acting = self.acting_in(self.context(mirror.context)?)?;
-        // As the driver: what uses it is waited for.
-        acting.synchronise_all()?;
-        mirror.give_back(acting.actor)?;
+        let context = self.context(mirror.context);
+        let acting = context.and_then(|context| self.acting_in(context));
+        let ended = acting.and_then(|acting| {
+            // As the driver: what uses it is waited for, and the memory is free whatever became of that.
+            let waited = acting.synchronise_all();
+            waited.and(mirror.give_back(acting.actor))
+        });
         drop(mirror);
         self.mirrors.leave(address);
-        Ok(())
+        ended
     }
 
     /// Whether an address begins memory that the application has allocated, and may free.
@@ -1062,7 +1179,13 @@ impl Driver {
             }
             stays
         });
-        lock(&self.mirrors.lanes).remove(&context);
+        {
+            let lanes = &mut *lock(&self.mirrors.lanes);
+            lanes.remove(&context);
+            for lane in lanes.values() {
+                lock(&lane.state).waited.retain(|(of, _), _| *of != context);
+            }
+        }
         for (address, mirror) in ended {
             // A session that is over has no memory.
             let _ = mirror.give_back(Actor::default());

@@ -3,7 +3,7 @@
 //! this process.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::IntoRawFd;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use crate::ipc::memory_file;
@@ -26,6 +26,9 @@ pub(super) struct Region {
     size: usize,
     pages: Pages,
 }
+
+/// What a program may do with its memory.
+const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Whose the pages are.
 #[derive(Debug)]
@@ -152,46 +155,45 @@ pub(super) fn unmap(place: usize, size: usize) {
 impl Region {
     /// Memory of zeros at an address where nothing is mapped.
     pub(super) fn at(address: u64, size: usize) -> Option<Self> {
-        Self::new(address as usize, size, libc::MAP_FIXED_NOREPLACE)
+        let (beside, file) = Self::beside(address as usize, size)?;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED_NOREPLACE;
+        let view = address as usize;
+        let placed = map(view, size, libc::PROT_READ, flags, file.as_raw_fd());
+        if let (None, Pages::Alias(alias)) = (placed, &beside.pages) {
+            unmap(*alias, size);
+            // Nothing of ours lies there.
+            std::mem::forget(beside);
+            return None;
+        }
+        Some(beside)
     }
 
-    /// Memory in the place of a mapping of ours, with its contents.
-    pub(super) fn over(address: usize, size: usize) -> Option<Self> {
-        Self::new(address, size, libc::MAP_FIXED)
+    /// Memory that is to [take](Self::move_in) the place of a mapping of ours.
+    pub(super) fn beside(view: usize, size: usize) -> Option<(Self, File)> {
+        let file = File::from(memory_file(c"towline-mirror", libc::MFD_CLOEXEC)?);
+        file.set_len(size as u64).ok()?;
+        let alias = map(0, size, BOTH, libc::MAP_SHARED, file.as_raw_fd())?;
+        let pages = Pages::Alias(alias);
+        Some((Self { view, size, pages }, file))
     }
 
-    fn new(address: usize, size: usize, fixed: i32) -> Option<Self> {
-        let file = memory_file(c"towline-mirror", libc::MFD_CLOEXEC)?.into_raw_fd();
-        // SAFETY: the file was opened just now.
-        let sized = unsafe { libc::ftruncate(file, size as libc::off_t) } == 0;
-        let both = libc::PROT_READ | libc::PROT_WRITE;
-        let alias = sized
-            .then(|| map(0, size, both, libc::MAP_SHARED, file))
-            .flatten();
-        if let (Some(alias), libc::MAP_FIXED) = (alias, fixed) {
-            let from = std::ptr::with_exposed_provenance::<u8>(address);
-            let to = std::ptr::with_exposed_provenance_mut::<u8>(alias);
-            // SAFETY: what is there is the caller's mapping of this size; the alias was made just now.
-            unsafe { std::ptr::copy_nonoverlapping(from, to, size) };
+    /// Takes the place of the mapping, with its contents, while other threads that write there fault; whether it has. Otherwise all is as it
+    /// was.
+    pub(super) fn move_in(&self, file: &File) -> bool {
+        let Pages::Alias(alias) = self.pages else {
+            return false;
+        };
+        self.protect(&(0..self.size), Access::Read);
+        let from = std::ptr::with_exposed_provenance::<u8>(self.view);
+        let to = std::ptr::with_exposed_provenance_mut::<u8>(alias);
+        // SAFETY: there is the mapping, of this size, which nobody can write; the alias is ours.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, self.size) };
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let placed = map(self.view, self.size, BOTH, flags, file.as_raw_fd());
+        if placed.is_none() {
+            self.protect(&(0..self.size), Access::Write);
         }
-        let view = alias.and_then(|_| {
-            let flags = libc::MAP_SHARED | fixed;
-            map(address, size, libc::PROT_READ, flags, file)
-        });
-        // SAFETY: as above; mappings do not need it.
-        unsafe { libc::close(file) };
-        match (alias, view) {
-            (Some(alias), Some(view)) => Some(Self {
-                view,
-                size,
-                pages: Pages::Alias(alias),
-            }),
-            (Some(alias), None) => {
-                unmap(alias, size);
-                None
-            }
-            _ => None,
-        }
+        placed.is_some()
     }
 
     /// Whole pages of the application's own, which it may write; in the error, why they cannot be mirrored.

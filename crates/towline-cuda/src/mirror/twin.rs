@@ -201,6 +201,22 @@ impl Twins {
         twin
     }
 
+    /// Has the device have what the host has changed, by lanes whose streams are added to `sent`.
+    pub(super) fn give(&self, session: &Session, sent: &mut Vec<u64>) -> Result<(), CUresult> {
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        for twin in lock(&self.state).all.values_mut() {
+            if twin.give(session)? {
+                pushed(session, twin.context, &twin.lane)?;
+                if !sent.contains(&twin.lane.stream) {
+                    sent.push(twin.lane.stream);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the device has a twin at this address.
     #[inline]
     pub(super) fn has_device(&self, address: u64) -> bool {

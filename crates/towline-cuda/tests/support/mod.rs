@@ -567,6 +567,9 @@ impl Adder<'_> {
     }
 }
 
+/// The number that streams which stand still wait for.
+pub const OPEN: u32 = 0x0101_0101;
+
 /// A stream that stands still until it is let go.
 pub struct Held {
     pub stream: CUstream,
@@ -576,10 +579,21 @@ pub struct Held {
 impl Program {
     /// A stream that stands still.
     pub fn held(&self) -> Held {
+        self.held_on(self.machine.stream())
+    }
+
+    /// Has a stream stand still.
+    pub fn held_on(&self, stream: CUstream) -> Held {
+        let gate = self.machine.filled(&[0; 4]);
+        self.spin(gate, stream);
+        Held { stream, gate }
+    }
+
+    /// Has a stream stand still until all bytes of a number are 1.
+    pub fn spin(&self, mut gate: CUdeviceptr, stream: CUstream) {
         let driver = &self.machine.driver;
         let (mut module, mut kernel) = (null_mut(), null_mut());
         let image = c"towline null image\nkernel spin_until";
-        let (mut gate, stream) = (self.machine.filled(&[0; 4]), self.machine.stream());
         let mut params = [(&raw mut gate).cast()];
         // SAFETY: the image ends with a NUL, and the module is a local.
         let loaded = unsafe { driver.cuModuleLoadData(&raw mut module, image.as_ptr().cast()) };
@@ -592,16 +606,23 @@ impl Program {
             driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut())
         };
         assert_eq!([loaded, found, held], [CUDA_SUCCESS; 3]);
-        Held { stream, gate }
     }
 }
 
 impl Held {
     /// Lets it go on without work of the program's, as a device that is done with something does.
     pub fn open(&self) {
-        let gate = std::ptr::with_exposed_provenance_mut::<AtomicU32>(self.gate as usize);
-        // SAFETY: memory of the device in host memory is this process's, and lives until it is freed.
-        unsafe { &*gate }.store(0x0101_0101, Ordering::Release);
+        self.opener()();
+    }
+
+    /// Does so on any thread.
+    pub fn opener(&self) -> impl FnOnce() + Send + use<> {
+        let gate = self.gate as usize;
+        move || {
+            let gate = std::ptr::with_exposed_provenance_mut::<AtomicU32>(gate);
+            // SAFETY: memory of the device in host memory is this process's, and lives until it is freed.
+            unsafe { &*gate }.store(OPEN, Ordering::Release);
+        }
     }
 
     /// Lets it go on, and waits for all that it has to do.
