@@ -162,6 +162,38 @@ extern "C" {
     #[call(refused)]
     fn cudaGLSetGLDevice(device: i32) -> cudaError_t;
 
+    /// Takes a buffer of OpenGL, in the way before CUDA 3.
+    #[call(refused)]
+    fn cudaGLRegisterBufferObject(bufObj: u32) -> cudaError_t;
+
+    /// Makes a buffer usable, in the way before CUDA 3.
+    #[call(refused)]
+    fn cudaGLMapBufferObject(devPtr: *mut *mut c_void, bufObj: u32) -> cudaError_t;
+
+    /// Makes a buffer usable in stream order, in the way before CUDA 3.
+    #[call(refused)]
+    fn cudaGLMapBufferObjectAsync(
+        devPtr: *mut *mut c_void,
+        bufObj: u32,
+        stream: cudaStream_t,
+    ) -> cudaError_t;
+
+    /// Gives a buffer back to OpenGL, in the way before CUDA 3.
+    #[call(refused)]
+    fn cudaGLUnmapBufferObject(bufObj: u32) -> cudaError_t;
+
+    /// Gives a buffer back to OpenGL in stream order, in the way before CUDA 3.
+    #[call(refused)]
+    fn cudaGLUnmapBufferObjectAsync(bufObj: u32, stream: cudaStream_t) -> cudaError_t;
+
+    /// Forgets a buffer of OpenGL, in the way before CUDA 3.
+    #[call(refused)]
+    fn cudaGLUnregisterBufferObject(bufObj: u32) -> cudaError_t;
+
+    /// Says how a buffer will be used, in the way before CUDA 3.
+    #[call(refused)]
+    fn cudaGLSetBufferObjectMapFlags(bufObj: u32, flags: u32) -> cudaError_t;
+
     /// Tells the device of a VDPAU device.
     #[call(refused)]
     fn cudaVDPAUGetDevice(
@@ -200,6 +232,76 @@ extern "C" {
         pCudaResource: *mut cudaGraphicsResource_t,
         image: *mut c_void,
         flags: u32,
+    ) -> cudaError_t;
+
+    /// Gives the frame of a mapped picture.
+    #[call(refused)]
+    fn cudaGraphicsResourceGetMappedEglFrame(
+        eglFrame: *mut c_void,
+        resource: cudaGraphicsResource_t,
+        index: u32,
+        mipLevel: u32,
+    ) -> cudaError_t;
+
+    /// Takes frames from a stream of EGL.
+    #[call(refused)]
+    fn cudaEGLStreamConsumerConnect(conn: *mut c_void, eglStream: *mut c_void) -> cudaError_t;
+
+    /// Takes frames from a stream of EGL, with flags.
+    #[call(refused)]
+    fn cudaEGLStreamConsumerConnectWithFlags(
+        conn: *mut c_void,
+        eglStream: *mut c_void,
+        flags: u32,
+    ) -> cudaError_t;
+
+    /// Leaves a stream of EGL that frames were taken from.
+    #[call(refused)]
+    fn cudaEGLStreamConsumerDisconnect(conn: *mut c_void) -> cudaError_t;
+
+    /// Takes the next frame.
+    #[call(refused)]
+    fn cudaEGLStreamConsumerAcquireFrame(
+        conn: *mut c_void,
+        pCudaResource: *mut cudaGraphicsResource_t,
+        pStream: *mut cudaStream_t,
+        timeout: u32,
+    ) -> cudaError_t;
+
+    /// Gives a frame back.
+    #[call(refused)]
+    fn cudaEGLStreamConsumerReleaseFrame(
+        conn: *mut c_void,
+        pCudaResource: cudaGraphicsResource_t,
+        pStream: *mut cudaStream_t,
+    ) -> cudaError_t;
+
+    /// Gives frames to a stream of EGL.
+    #[call(refused)]
+    fn cudaEGLStreamProducerConnect(
+        conn: *mut c_void,
+        eglStream: *mut c_void,
+        width: i32,
+        height: i32,
+    ) -> cudaError_t;
+
+    /// Leaves a stream of EGL that frames were given to.
+    #[call(refused)]
+    fn cudaEGLStreamProducerDisconnect(conn: *mut c_void) -> cudaError_t;
+
+    /// Gives a frame, which is passed by value: on x86-64 it is no argument in a register.
+    #[call(refused)]
+    fn cudaEGLStreamProducerPresentFrame(
+        conn: *mut c_void,
+        pStream: *mut cudaStream_t,
+    ) -> cudaError_t;
+
+    /// Takes a frame back.
+    #[call(refused)]
+    fn cudaEGLStreamProducerReturnFrame(
+        conn: *mut c_void,
+        eglframe: *mut c_void,
+        pStream: *mut cudaStream_t,
     ) -> cudaError_t;
 
     /// Makes an event of a sync object of EGL.
