@@ -117,7 +117,7 @@ fn parts(end: End, kind: CUmemorytype) -> (CUmemorytype, *const c_void, CUarray,
 
 /// Kinds of elements with a format of their own, in the runtime's order from `cudaChannelFormatKindUnsignedNormalized8X1` on, with how
 /// many channels each has.
-const FORMATS: [(CUarray_format, u32); 26] = [
+const FORMATS: [(CUarray_format, u32); 41] = [
     (CU_AD_FORMAT_UNORM_INT8X1, 1),
     (CU_AD_FORMAT_UNORM_INT8X2, 2),
     (CU_AD_FORMAT_UNORM_INT8X4, 4),
@@ -144,6 +144,21 @@ const FORMATS: [(CUarray_format, u32); 26] = [
     (CU_AD_FORMAT_BC6H_SF16, 3),
     (CU_AD_FORMAT_BC7_UNORM, 4),
     (CU_AD_FORMAT_BC7_UNORM_SRGB, 4),
+    (CU_AD_FORMAT_UNORM_INT_101010_2, 4),
+    (CU_AD_FORMAT_UINT8_PACKED_422, 4),
+    (CU_AD_FORMAT_UINT8_PACKED_444, 4),
+    (CU_AD_FORMAT_UINT8_SEMIPLANAR_420, 3),
+    (CU_AD_FORMAT_UINT16_SEMIPLANAR_420, 3),
+    (CU_AD_FORMAT_UINT8_SEMIPLANAR_422, 3),
+    (CU_AD_FORMAT_UINT16_SEMIPLANAR_422, 3),
+    (CU_AD_FORMAT_UINT8_SEMIPLANAR_444, 3),
+    (CU_AD_FORMAT_UINT16_SEMIPLANAR_444, 3),
+    (CU_AD_FORMAT_UINT8_PLANAR_420, 3),
+    (CU_AD_FORMAT_UINT16_PLANAR_420, 3),
+    (CU_AD_FORMAT_UINT8_PLANAR_422, 3),
+    (CU_AD_FORMAT_UINT16_PLANAR_422, 3),
+    (CU_AD_FORMAT_UINT8_PLANAR_444, 3),
+    (CU_AD_FORMAT_UINT16_PLANAR_444, 3),
 ];
 /// The first of them.
 const FIRST_FORMAT: cudaChannelFormatKind = 5;
@@ -194,10 +209,10 @@ pub(crate) fn element(format: CUarray_format, channels: u32) -> Outcome<cudaChan
             let at = FORMATS.iter().position(|(format, _)| *format == other);
             let at = at.and_then(|at| u32::try_from(at).ok());
             let at = at.ok_or(cudaErrorInvalidChannelDescriptor)?;
-            let bits = if (3..6).contains(&at) || (9..12).contains(&at) {
-                16
-            } else {
-                8
+            let bits = match at {
+                3..6 | 9..12 | 22..24 | 30 | 32 | 34 | 36 | 38 | 40 => 16,
+                26 => 10,
+                _ => 8,
             };
             (bits, FIRST_FORMAT.saturating_add(at))
         }
@@ -207,7 +222,7 @@ pub(crate) fn element(format: CUarray_format, channels: u32) -> Outcome<cudaChan
         x: of(0),
         y: of(1),
         z: of(2),
-        w: of(3),
+        w: if bits == 10 { 2 } else { of(3) },
         f,
     })
 }
@@ -236,6 +251,11 @@ mod tests {
             desc(8, 8, 8, 8, cudaChannelFormatKindUnsigned),
             desc(32, 32, 32, 32, cudaChannelFormatKindSigned),
             desc(16, 16, 16, 16, 10),
+            desc(16, 16, 16, 0, 27),
+            desc(10, 10, 10, 2, 31),
+            desc(8, 8, 8, 8, 33),
+            desc(8, 8, 8, 0, 34),
+            desc(16, 16, 16, 0, 45),
         ] {
             let (format, channels) = format(&given).unwrap();
             let back = element(format, channels).unwrap();
@@ -251,6 +271,7 @@ mod tests {
             desc(32, 16, 0, 0, cudaChannelFormatKindFloat),
             desc(8, 0, 0, 0, cudaChannelFormatKindFloat),
             desc(8, 0, 0, 0, cudaChannelFormatKindNone),
+            desc(8, 0, 0, 0, 46),
             desc(8, 0, 0, 0, 999),
         ] {
             assert_eq!(format(&given), Err(cudaErrorInvalidChannelDescriptor));
