@@ -256,9 +256,7 @@ impl Runtime {
         flags: u32,
     ) -> cudaError_t {
         status(|| {
-            let driver = self.start()?;
-            let mut context = std::ptr::null_mut();
-            call!(driver.cuCtxGetCurrent(&raw mut context));
+            let (driver, context) = self.context()?;
             call!(driver.cuGraphConditionalHandleCreate(
                 pHandle_out,
                 graph,
