@@ -25,8 +25,8 @@ impl Runtime {
         Ok((driver, kernel.cast()))
     }
 
-    /// A launch's error. The runtime tells an impossible configuration of the program's own kernels apart, not of a library's (seen with
-    /// NVIDIA's library over driver 580.159); the driver does not.
+    /// A launch's error. The runtime of CUDA 12 tells an impossible configuration of the program's own kernels apart, not of a library's; that
+    /// of 13 does not (seen with NVIDIA's libraries over driver 580), and neither does the driver.
     fn refused(
         &self,
         func: *const c_void,
@@ -34,7 +34,8 @@ impl Runtime {
         grid: dim3,
         block: dim3,
     ) -> cudaError_t {
-        if error != cudaErrorInvalidValue || !self.code.is_symbol(func.addr()) {
+        let is_told = self.major() < 13 && self.code.is_symbol(func.addr());
+        if error != cudaErrorInvalidValue || !is_told {
             return error;
         }
         let limits = self.thread_device().and_then(|ordinal| {
