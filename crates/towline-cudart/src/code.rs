@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use towline_backend::cuda::*;
@@ -32,7 +32,16 @@ struct Wrapper {
 struct Binary {
     /// Address of the program's wrapper; `Err` where that is none.
     image: Outcome<usize>,
-    library: Mutex<Option<Outcome<usize>>>,
+    library: Mutex<Library>,
+}
+
+/// What became of a binary.
+#[derive(Default)]
+struct Library {
+    /// The driver's library, or why there never will be one.
+    made: Option<Outcome<usize>>,
+    /// Devices that it has no code for.
+    lacking: Vec<CUdevice>,
 }
 
 /// A kernel and the function that stands for it in host code.
@@ -49,6 +58,10 @@ pub(crate) struct Variable {
     pub(crate) size: usize,
     /// Where the program keeps the address of a managed variable.
     pointer: Option<usize>,
+    /// Why it was last not placed, if it is managed.
+    failed: AtomicI32,
+    /// Its address, if it is managed: that is how host code names it.
+    shown: AtomicU64,
 }
 
 /// What a program says of a variable.
@@ -59,16 +72,19 @@ pub(crate) struct Shadow {
     pub(crate) managed: bool,
 }
 
+/// Registered by addresses of the host. Where two objects share one, as with templates, what came first is meant as long as it is there.
+type ByHost<T> = HashMap<usize, Vec<Arc<T>>>;
+
 #[derive(Default)]
 struct Registered {
     /// By handle.
     binaries: HashMap<usize, Arc<Binary>>,
     /// By the address of the host's function.
-    kernels: HashMap<usize, Arc<Kernel>>,
+    kernels: ByHost<Kernel>,
     /// The same, by the handles that launches come with.
     handles: HashMap<usize, Arc<Kernel>>,
     /// By the address of the host's shadow.
-    variables: HashMap<usize, Arc<Variable>>,
+    variables: ByHost<Variable>,
     /// Kernels of the driver that the program got from this library, which it may pass where a function is asked for.
     known: HashSet<usize>,
 }
@@ -77,8 +93,25 @@ struct Registered {
 #[derive(Default)]
 pub(crate) struct Code {
     registered: RwLock<Registered>,
-    /// Whether managed variables wait for their addresses.
-    waiting: AtomicBool,
+    /// How often managed variables came to wait for their addresses.
+    waiting: AtomicU64,
+    /// How often until they were placed last; locked while they are placed.
+    placed: Mutex<u64>,
+    /// The same number, for those who need not wait.
+    seen: AtomicU64,
+}
+
+/// What is meant by an address of the host.
+fn meant<T>(by_host: &ByHost<T>, host: usize) -> Option<&Arc<T>> {
+    by_host.get(&host)?.first()
+}
+
+/// Forgets what is of a binary.
+fn drop_of<T>(by_host: &mut ByHost<T>, is_of: impl Fn(&T) -> bool) {
+    by_host.retain(|_, all| {
+        all.retain(|one| !is_of(one));
+        !all.is_empty()
+    });
 }
 
 impl Code {
@@ -107,7 +140,7 @@ impl Code {
         };
         let binary = Arc::new(Binary {
             image,
-            library: Mutex::new(None),
+            library: Mutex::default(),
         });
         let handle = Arc::as_ptr(&binary).addr();
         self.write().binaries.insert(handle, binary);
@@ -119,16 +152,15 @@ impl Code {
         let mut registered = self.write();
         let binary = registered.binaries.remove(&handle)?;
         let is_of = |other: &Arc<Binary>| Arc::ptr_eq(other, &binary);
-        registered
-            .kernels
-            .retain(|_, kernel| !is_of(&kernel.binary));
+        drop_of(&mut registered.kernels, |kernel| is_of(&kernel.binary));
+        drop_of(&mut registered.variables, |one| is_of(&one.binary));
         registered
             .handles
             .retain(|_, kernel| !is_of(&kernel.binary));
-        registered
-            .variables
-            .retain(|_, variable| !is_of(&variable.binary));
-        let library = lock(&binary.library).take();
+        self.wait_for_addresses(&registered);
+        // The image goes, and nobody who found something of it before shall load it now.
+        let gone = Some(Err(cudaErrorInvalidResourceHandle));
+        let library = std::mem::replace(&mut lock(&binary.library).made, gone);
         let library = library.and_then(Result::ok);
         library.map(std::ptr::with_exposed_provenance_mut)
     }
@@ -147,7 +179,7 @@ impl Code {
         });
         let own = Arc::as_ptr(&kernel).addr();
         registered.handles.insert(own, Arc::clone(&kernel));
-        registered.kernels.insert(host, kernel);
+        registered.kernels.entry(host).or_default().push(kernel);
     }
 
     /// Ties a variable to its shadow.
@@ -162,19 +194,20 @@ impl Code {
             name,
             size: shadow.size,
             pointer: shadow.managed.then_some(shadow.address),
+            failed: AtomicI32::new(cudaSuccess),
+            shown: AtomicU64::new(0),
         };
-        registered
-            .variables
-            .insert(shadow.address, Arc::new(variable));
+        let there = registered.variables.entry(shadow.address).or_default();
+        there.push(Arc::new(variable));
         if shadow.managed {
-            self.waiting.store(true, Ordering::Release);
+            self.waiting.fetch_add(1, Ordering::Release);
         }
     }
 
     /// The name by which a launch asks for a function's kernel.
     pub(crate) fn handle(&self, host: usize) -> Option<usize> {
         let registered = self.read();
-        let kernel = registered.kernels.get(&host)?;
+        let kernel = meant(&registered.kernels, host)?;
         Some(Arc::as_ptr(kernel).addr())
     }
 
@@ -185,18 +218,36 @@ impl Code {
         }
     }
 
-    /// The driver's kernel for what a program passes as one: a function of the host, a handle, or the driver's kernel itself.
+    /// The driver's kernel for what a program passes as one: a function of the host, a handle, or the driver's kernel itself, which the
+    /// program may have from this library or from the driver.
     pub(crate) fn kernel(&self, driver: &NativeCuda, passed: usize) -> Outcome<CUkernel> {
         let registered = self.read();
-        let kernel = registered.kernels.get(&passed);
+        let kernel = meant(&registered.kernels, passed);
         let kernel = kernel.or_else(|| registered.handles.get(&passed)).cloned();
         let is_known = registered.known.contains(&passed);
         drop(registered);
         match kernel {
             Some(kernel) => kernel.find(driver),
             None if is_known => Ok(std::ptr::with_exposed_provenance_mut(passed)),
-            None => Err(cudaErrorInvalidDeviceFunction),
+            None => self.drivers(driver, passed),
         }
+    }
+
+    /// A kernel that the program got from the driver. A vendor's driver follows whatever it is given: it is not asked about functions of the
+    /// program.
+    fn drivers(&self, driver: &NativeCuda, passed: usize) -> Outcome<CUkernel> {
+        if passed == 0 || is_in_object(passed) {
+            return Err(cudaErrorInvalidDeviceFunction);
+        }
+        let kernel = std::ptr::with_exposed_provenance_mut(passed);
+        let mut library = std::ptr::null_mut();
+        // SAFETY: a place to write to; what is no function of the program's is the driver's kernel by the contract of the call.
+        let found = unsafe { driver.cuKernelGetLibrary(&raw mut library, kernel) };
+        if found != CUDA_SUCCESS {
+            return Err(cudaErrorInvalidDeviceFunction);
+        }
+        self.know(kernel);
+        Ok(kernel)
     }
 
     /// Whether this is a function of the program's that stands for a kernel.
@@ -211,26 +262,26 @@ impl Code {
         function: CUfunction,
         kernel: CUkernel,
     ) -> Outcome<usize> {
-        let registered: Vec<_> = {
+        let candidates: Vec<(usize, usize)> = {
             let registered = self.read();
             let kernels = registered.kernels.iter();
-            kernels
-                .map(|(host, kernel)| (*host, Arc::clone(kernel)))
-                .collect()
+            let found =
+                kernels.filter_map(|(host, all)| Some((*host, (*lock(&all.first()?.found))?)));
+            found.collect()
         };
-        for (host, candidate) in registered {
-            let Some(found) = *lock(&candidate.found) else {
-                continue;
-            };
-            if found == kernel.addr() {
-                return Ok(host);
-            }
-            let mut own = std::ptr::null_mut();
-            let found = std::ptr::with_exposed_provenance_mut(found);
-            call!(driver.cuKernelGetFunction(&raw mut own, found));
-            if own == function {
-                return Ok(host);
-            }
+        let same = candidates.iter().find(|(_, found)| *found == kernel.addr());
+        let host = same.or_else(|| {
+            candidates.iter().find(|(_, found)| {
+                let mut own = std::ptr::null_mut();
+                let found = std::ptr::with_exposed_provenance_mut(*found);
+                // A kernel that this device lacks is not the one.
+                // SAFETY: a place to write to, and a kernel of the driver's.
+                let told = unsafe { driver.cuKernelGetFunction(&raw mut own, found) };
+                told == CUDA_SUCCESS && own == function
+            })
+        });
+        if let Some((host, _)) = host {
+            return Ok(*host);
         }
         let is_known = self.read().known.contains(&kernel.addr());
         is_known
@@ -240,43 +291,98 @@ impl Code {
 
     /// A variable by its shadow.
     pub(crate) fn variable(&self, shadow: *const c_void) -> Outcome<Arc<Variable>> {
-        let found = self.read().variables.get(&shadow.addr()).cloned();
+        let registered = self.read();
+        let mut all = registered.variables.values().flatten();
+        let found = meant(&registered.variables, shadow.addr());
+        let is_shown = |one: &&Arc<Variable>| {
+            !shadow.is_null() && one.shown.load(Ordering::Relaxed) == shadow.addr() as u64
+        };
+        let found = found.or_else(|| all.find(is_shown)).cloned();
         found.ok_or(cudaErrorInvalidSymbol)
     }
 
     /// A device was reset, with what its context showed of managed variables: the next context shows them again.
     pub(crate) fn show_again(&self) {
-        let registered = self.read();
-        let mut variables = registered.variables.values();
+        self.wait_for_addresses(&self.read());
+    }
+
+    fn wait_for_addresses(&self, registered: &Registered) {
+        let mut variables = registered.variables.values().flatten();
         if variables.any(|variable| variable.pointer.is_some()) {
-            self.waiting.store(true, Ordering::Release);
+            self.waiting.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// Gives managed variables their addresses, where some were registered since the last time.
-    pub(crate) fn load_managed(&self, driver: &NativeCuda) -> Outcome {
-        if !self.waiting.load(Ordering::Acquire) {
-            return Ok(());
+    /// Gives managed variables their addresses, where some were registered since the last time. One that has no place fails its own calls.
+    pub(crate) fn load_managed(&self, driver: &NativeCuda) {
+        if self.seen.load(Ordering::Acquire) == self.waiting.load(Ordering::Acquire) {
+            return;
         }
-        let managed: Vec<_> = self
-            .read()
-            .variables
-            .values()
-            .filter(|variable| variable.pointer.is_some())
-            .cloned()
-            .collect();
-        for variable in managed {
-            let (address, _) = variable.place(driver)?;
-            let pointer = variable.pointer.unwrap_or_default();
+        let mut placed = lock(&self.placed);
+        // Read before the list: what is registered from now on is for the next time.
+        let waiting = self.waiting.load(Ordering::Acquire);
+        if *placed == waiting {
+            return;
+        }
+        for variable in self.managed(|_| true) {
+            // It keeps what went wrong.
+            let _ = self.show(driver, &variable);
+        }
+        *placed = waiting;
+        self.seen.store(waiting, Ordering::Release);
+    }
+
+    /// Whether the managed variables of a binary have their addresses; those that had no place are tried once more.
+    pub(crate) fn has_managed(&self, driver: &NativeCuda, handle: usize) -> Outcome {
+        let is_missing = |variable: &Variable| {
+            Arc::as_ptr(&variable.binary).addr() == handle
+                && variable.failed.load(Ordering::Relaxed) != cudaSuccess
+        };
+        let mut missing = self.managed(is_missing).into_iter();
+        missing.try_for_each(|variable| self.show(driver, &variable))
+    }
+
+    fn managed(&self, wanted: impl Fn(&Variable) -> bool) -> Vec<Arc<Variable>> {
+        let registered = self.read();
+        let variables = registered.variables.values();
+        let managed = variables.filter_map(|all| all.first());
+        let managed = managed.filter(|one| one.pointer.is_some() && wanted(one));
+        managed.cloned().collect()
+    }
+
+    /// Tells the program the address of a managed variable.
+    fn show(&self, driver: &NativeCuda, variable: &Arc<Variable>) -> Outcome {
+        let placed = variable.place(driver);
+        let error = placed.err().unwrap_or(cudaSuccess);
+        if variable.failed.swap(error, Ordering::Relaxed) != error && error != cudaSuccess {
+            let error = crate::manual::error::name(error);
+            log::warn!(
+                "the managed variable {:?} has no place: {error}",
+                variable.name
+            );
+        }
+        let (address, _) = placed?;
+        variable.shown.store(address, Ordering::Relaxed);
+        // Held while the address is written: a binary that has not been forgotten is still there.
+        let registered = self.read();
+        let pointer = variable.pointer.unwrap_or_default();
+        if meant(&registered.variables, pointer).is_some_and(|one| Arc::ptr_eq(one, variable)) {
             let pointer = std::ptr::with_exposed_provenance_mut::<u64>(pointer);
             if !pointer.is_null() {
                 // SAFETY: the program registered the place for this address, and unregisters the binary before it goes.
                 unsafe { pointer.write(address) };
             }
         }
-        self.waiting.store(false, Ordering::Release);
         Ok(())
     }
+}
+
+/// Whether the program or one of its libraries lies at an address.
+fn is_in_object(address: usize) -> bool {
+    let mut told = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: looks an address up, whatever it is, and has a place for what is told.
+    let found = unsafe { libc::dladdr(std::ptr::without_provenance(address), told.as_mut_ptr()) };
+    found != 0
 }
 
 /// Whether a wrapper is one.
@@ -313,13 +419,22 @@ impl Binary {
     /// The library that the driver made of it, once for all devices.
     fn library(&self, driver: &NativeCuda) -> Outcome<CUlibrary> {
         let mut library = lock(&self.library);
-        let made = match *library {
+        let made = match library.made {
             Some(made) => made,
             None => {
+                let mut device = 0;
+                call!(driver.cuCtxGetDevice(&raw mut device));
+                if library.lacking.contains(&device) {
+                    return Err(cudaErrorNoKernelImageForDevice);
+                }
                 let made = self.load(driver);
-                // Memory may be there the next time; nothing else changes.
-                if made != Err(cudaErrorMemoryAllocation) {
-                    *library = Some(made);
+                match made {
+                    Ok(_) | Err(cudaErrorInvalidKernelImage | cudaErrorInvalidPtx) => {
+                        library.made = Some(made);
+                    }
+                    Err(cudaErrorNoKernelImageForDevice) => library.lacking.push(device),
+                    // It may be there the next time.
+                    Err(_) => {}
                 }
                 made
             }

@@ -138,7 +138,7 @@ impl Runtime {
         } else if let Some(device) = self.device_reset_under(current) {
             self.make_current(device)?;
         }
-        self.code.load_managed(driver)?;
+        self.code.load_managed(driver);
         Ok(driver)
     }
 

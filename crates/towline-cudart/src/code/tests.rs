@@ -53,12 +53,12 @@ fn is_good(bytes: &[u8]) -> bool {
 proptest! {
     /// The registry is what a plain list of what was registered and not forgotten says, whatever comes.
     #[test]
-    fn what_is_found_is_what_was_registered_last_and_not_forgotten(orders in vec(order(), 0..40)) {
+    fn the_first_that_was_not_forgotten_is_found(orders in vec(order(), 0..40)) {
         let code = Code::default();
         let mut wrappers = Vec::new();
         let mut handles: Vec<(usize, bool)> = Vec::new();
-        let mut kernels: BTreeMap<usize, (usize, String)> = BTreeMap::new();
-        let mut variables: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+        let mut kernels: BTreeMap<usize, Vec<(usize, String)>> = BTreeMap::new();
+        let mut variables: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
         for order in orders {
             match order {
                 Order::Register(bytes) => {
@@ -74,14 +74,14 @@ proptest! {
                     let (handle, _) = handles.remove(at);
                     prop_assert!(code.forget(handle).is_none(), "nothing was loaded");
                     prop_assert!(code.forget(handle).is_none());
-                    kernels.retain(|_, (of, _)| *of != handle);
-                    variables.retain(|_, (of, _)| *of != handle);
+                    kernels.values_mut().for_each(|all| all.retain(|(of, _)| *of != handle));
+                    variables.values_mut().for_each(|all| all.retain(|(of, _)| *of != handle));
                 }
                 Order::Kernel(at, host, name) => {
                     let handle = handles.get(at).map_or(1, |(handle, _)| *handle);
                     code.add_kernel(handle, host, CString::new(name.clone()).unwrap());
                     if handle != 1 {
-                        kernels.insert(host, (handle, name));
+                        kernels.entry(host).or_default().push((handle, name));
                     }
                 }
                 Order::Variable(at, address, size, managed) => {
@@ -89,7 +89,7 @@ proptest! {
                     let shadow = Shadow { address, size, managed };
                     code.add_variable(handle, &shadow, CString::from(c"v"));
                     if handle != 1 {
-                        variables.insert(address, (handle, size));
+                        variables.entry(address).or_default().push((handle, size));
                     }
                 }
                 Order::Forget(_) => {}
@@ -100,16 +100,18 @@ proptest! {
             prop_assert_eq!(registered.binaries[handle].image.is_ok(), *good);
         }
         for host in 1..6 {
-            let found = registered.kernels.get(&host);
+            let found = meant(&registered.kernels, host);
             let found = found.map(|kernel| {
                 let binary = Arc::as_ptr(&kernel.binary).addr();
                 (binary, kernel.name.to_str().unwrap().to_owned())
             });
-            prop_assert_eq!(found, kernels.get(&host).cloned());
-            prop_assert_eq!(code.handle(host).is_some(), kernels.contains_key(&host));
-            let found = registered.variables.get(&host);
+            let expected = kernels.get(&host).and_then(|all| all.first());
+            prop_assert_eq!(code.handle(host).is_some(), expected.is_some());
+            prop_assert_eq!(code.is_symbol(host), expected.is_some());
+            prop_assert_eq!(found, expected.cloned());
+            let found = meant(&registered.variables, host);
             let found = found.map(|variable| (Arc::as_ptr(&variable.binary).addr(), variable.size));
-            prop_assert_eq!(found, variables.get(&host).copied());
+            prop_assert_eq!(found, variables.get(&host).and_then(|all| all.first()).copied());
         }
     }
 }
@@ -130,4 +132,14 @@ fn a_shadow_that_is_none_is_no_symbol() {
     let code = Code::default();
     let shadow = std::ptr::without_provenance(64);
     assert_eq!(code.variable(shadow).err(), Some(cudaErrorInvalidSymbol));
+}
+
+#[test]
+fn functions_of_the_program_are_no_handles() {
+    let function: fn() = functions_of_the_program_are_no_handles;
+    assert!(is_in_object(function as usize));
+    // Handles of the driver are numbers or places on its heap.
+    let place = Box::new(0_u64);
+    assert!(!is_in_object(std::ptr::from_ref(&*place).addr()));
+    assert!(!is_in_object(0x0200_0000_0000_0001));
 }

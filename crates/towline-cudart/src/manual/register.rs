@@ -140,9 +140,9 @@ impl Runtime {
 
     /// Gives managed variables their addresses before host code follows them. Answers whether it succeeded.
     pub unsafe fn __cudaInitModule(&self, fatCubinHandle: *mut *mut c_void) -> c_char {
-        let _ = fatCubinHandle;
-        match self.enter() {
-            Ok(_) => 1,
+        let entered = self.enter();
+        match entered.and_then(|driver| self.code.has_managed(driver, fatCubinHandle.addr())) {
+            Ok(()) => 1,
             Err(error) => {
                 log::error!(
                     "managed variables cannot be used: {}",
@@ -252,17 +252,43 @@ impl Runtime {
         self.code.variable(symbol)?.place(driver)
     }
 
-    /// The address of `count` bytes from `offset` on in a variable.
-    pub(crate) fn in_symbol(
+    /// The address of `count` bytes from `offset` on in a variable, for a copy to it.
+    pub(crate) fn to_symbol(
         &self,
         symbol: *const c_void,
         offset: usize,
         count: usize,
+        kind: cudaMemcpyKind,
+    ) -> Outcome<*mut c_void> {
+        self.in_symbol(symbol, offset, count, (kind, cudaMemcpyHostToDevice))
+    }
+
+    /// As [`Self::to_symbol`], for a copy from it.
+    pub(crate) fn from_symbol(
+        &self,
+        symbol: *const c_void,
+        offset: usize,
+        count: usize,
+        kind: cudaMemcpyKind,
+    ) -> Outcome<*mut c_void> {
+        self.in_symbol(symbol, offset, count, (kind, cudaMemcpyDeviceToHost))
+    }
+
+    fn in_symbol(
+        &self,
+        symbol: *const c_void,
+        offset: usize,
+        count: usize,
+        (kind, between): (cudaMemcpyKind, cudaMemcpyKind),
     ) -> Outcome<*mut c_void> {
         let (address, size) = self.symbol(symbol)?;
         let end = offset.checked_add(count).ok_or(cudaErrorInvalidValue)?;
         if end > size {
             return Err(cudaErrorInvalidValue);
+        }
+        // The variable is the device's (seen with NVIDIA's library over driver 580).
+        if ![between, cudaMemcpyDeviceToDevice, cudaMemcpyDefault].contains(&kind) {
+            return Err(cudaErrorInvalidMemcpyDirection);
         }
         let address = address.checked_add(offset as u64);
         let address = address.ok_or(cudaErrorInvalidValue)? as usize;
