@@ -1,6 +1,7 @@
 //! Bodies of functions: names resolved, statements in a row.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::decode;
 use super::eval::{Value, evaluate};
@@ -11,7 +12,7 @@ use super::op::{Address, Argument, Flag, Instruction, Op, Pred, Reg, Source, Spe
 use super::scope::{Scopes, Slot, plain_name};
 use super::{
     Body, Code, Constant, Error, Function, FunctionId, Limits, Parameter, ParameterPlace, Space,
-    Symbol, VariableId,
+    Symbol,
 };
 use crate::ptx::ast::{self, Expression, FunctionKind, StateSpace, Statement};
 use crate::ptx::{Position, Type, layout};
@@ -32,6 +33,8 @@ pub(super) struct Builder<'a, 'l> {
     pub(super) scopes: Scopes<'a>,
     pub(super) code: Code,
     constants: HashMap<Constant, u32>,
+    /// Lists of branch targets that were named, by their numbers.
+    tables: HashMap<u32, Arc<[u32]>>,
     /// Where the next variable of parameter space goes, and the furthest that one went.
     parameter_bytes: u64,
     frame_bytes: u64,
@@ -105,6 +108,7 @@ pub(super) fn build<'a>(
         scopes: Scopes::default(),
         code: Code::default(),
         constants: HashMap::new(),
+        tables: HashMap::new(),
         parameter_bytes: 0,
         frame_bytes: 0,
         local_bytes: 0,
@@ -163,6 +167,8 @@ impl<'a> Builder<'a, '_> {
         self.code.local_bytes = self.local_bytes as u32;
         self.code.calls.sort_unstable();
         self.code.calls.dedup();
+        self.code.variables.sort_unstable();
+        self.code.variables.dedup();
         Ok((parameters, returns))
     }
 
@@ -310,20 +316,23 @@ impl<'a> Builder<'a, '_> {
     /// Numbers of labels become places in the code.
     fn resolve_labels(&mut self) -> Result<(), Error> {
         let labels = std::mem::take(&mut self.scopes.labels);
-        let resolve = |target: &mut u32| match labels.get(*target as usize) {
-            Some(Some(place)) => {
-                *target = *place;
-                true
-            }
-            _ => false,
-        };
+        let place = |label: &u32| labels.get(*label as usize).copied().flatten();
+        // Instructions that name one list share it, before and after.
+        let resolved: HashMap<_, Option<Arc<[u32]>>> = self
+            .tables
+            .values()
+            .map(|table| (Arc::as_ptr(table), table.iter().map(place).collect()))
+            .collect();
         for instruction in &mut self.code.instructions {
             let known = match &mut instruction.op {
-                Op::Branch { target } => resolve(target),
-                Op::BranchIndexed { targets, .. } => targets.iter_mut().all(resolve),
-                _ => true,
+                Op::Branch { target } => place(target).map(|place| *target = place),
+                Op::BranchIndexed { targets, .. } => {
+                    let table = resolved.get(&Arc::as_ptr(targets)).cloned().flatten();
+                    table.map(|table| *targets = table)
+                }
+                _ => Some(()),
             };
-            if !known {
+            if known.is_none() {
                 return Err(Error {
                     at: instruction.at,
                     message: "a branch to a label that is nowhere".into(),
@@ -355,19 +364,25 @@ impl<'a> Builder<'a, '_> {
     }
 
     /// The numbers of the labels of a table.
-    pub(super) fn table(&mut self, expression: &Expression<'a>) -> Result<Box<[u32]>, Error> {
+    pub(super) fn table(&mut self, expression: &Expression<'a>) -> Result<Arc<[u32]>, Error> {
         let name = plain_name(expression);
         let Some(Slot::Table(table)) = name.and_then(|name| self.scopes.find(name)) else {
             return self.refuse(format!("there is no list of targets `{expression}`"));
         };
-        let names = self.scopes.tables[table as usize].clone();
-        names
+        if let Some(known) = self.tables.get(&table) {
+            return Ok(Arc::clone(known));
+        }
+        let names = std::mem::take(&mut self.scopes.tables[table as usize]);
+        let labels: Result<Arc<[u32]>, _> = names
             .iter()
             .map(|name| match self.scopes.find(name) {
                 Some(Slot::Label(label)) => Ok(label),
                 _ => self.refuse(format!("there is no label `{name}`")),
             })
-            .collect()
+            .collect();
+        let labels = labels?;
+        self.tables.insert(table, Arc::clone(&labels));
+        Ok(labels)
     }
 
     /// What a name in a constant means.
@@ -393,25 +408,19 @@ impl<'a> Builder<'a, '_> {
     }
 
     pub(super) fn constant(&mut self, constant: Constant) -> Source {
-        if let Constant::Address {
-            symbol: Symbol::Variable(id),
-            ..
-        } = constant
-        {
-            self.uses(id);
-        }
         let next = self.code.constants.len() as u32;
         let index = *self.constants.entry(constant).or_insert(next);
         if index == next {
             self.code.constants.push(constant);
+            if let Constant::Address {
+                symbol: Symbol::Variable(id),
+                ..
+            } = constant
+            {
+                self.code.variables.push(id);
+            }
         }
         Source::Constant(index)
-    }
-
-    fn uses(&mut self, id: VariableId) {
-        if !self.code.variables.contains(&id) {
-            self.code.variables.push(id);
-        }
     }
 
     pub(super) fn bits(&mut self, bits: u64) -> Source {

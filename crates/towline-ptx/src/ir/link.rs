@@ -6,8 +6,8 @@ use super::eval::{Value, evaluate};
 use super::function;
 use super::op::{Argument, Callee, Op};
 use super::{
-    Body, Error, Function, FunctionId, Limits, Parameter, Program, Relocation, Space, Symbol,
-    Variable, VariableId,
+    Body, Error, Function, FunctionId, Limits, Parameter, ParameterPlace, Program, Relocation,
+    Space, Symbol, Variable, VariableId,
 };
 use crate::ptx::ast::{self, Expression, FunctionKind, Item, Linkage, StateSpace};
 use crate::ptx::{Module, Position, Type, layout};
@@ -26,6 +26,8 @@ pub(super) struct Linker<'a> {
     shared: HashMap<&'a str, Symbol>,
     /// Names of one module.
     own: Vec<HashMap<&'a str, Symbol>>,
+    /// Definitions that others may replace: weak and common ones.
+    replaceable: HashMap<Symbol, Linkage>,
     /// Bytes that initializers may still reach.
     room: u64,
 }
@@ -53,6 +55,7 @@ impl Program {
             program: Program::default(),
             shared: HashMap::new(),
             own: vec![HashMap::new(); modules.len()],
+            replaceable: HashMap::new(),
             room: CONTENTS_LIMIT,
         };
         // Definitions wait until all names are known.
@@ -80,8 +83,7 @@ impl Program {
                         let at = Position { line: 1, column: 1 };
                         return refuse(at, format!("`.alias` of `{function}`, which is nowhere"));
                     };
-                    linker.own[module].insert(name, symbol);
-                    linker.shared.entry(name).or_insert(symbol);
+                    linker.alias(module, name, symbol);
                 }
             }
         }
@@ -126,6 +128,7 @@ impl Program {
             let returns =
                 matches!(callee.body, Body::Refused(_)) || fit(&call.returns, &callee.returns);
             let message = match fit(&call.arguments, &callee.parameters) && returns {
+                _ if callee.entry => format!("`{}` is a kernel, which nothing calls", callee.name),
                 true => return None,
                 false => format!("`{}` is called with what it does not take", callee.name),
             };
@@ -140,7 +143,12 @@ fn fit(arguments: &[Argument], parameters: &[Parameter]) -> bool {
     let mut pairs = arguments.iter().zip(parameters);
     let same_len = |(argument, parameter): (&Argument, &Parameter)| match argument {
         Argument::Memory { len, .. } => *len == parameter.len,
-        Argument::Value(..) | Argument::Flag(_) => true,
+        // An array is no register's value.
+        Argument::Value(..) => {
+            let in_memory = matches!(parameter.place, ParameterPlace::Memory(_));
+            !in_memory || matches!(parameter.len, 1 | 2 | 4 | 8 | 16)
+        }
+        Argument::Flag(_) => true,
     };
     arguments.len() == parameters.len() && pairs.all(same_len)
 }
@@ -160,7 +168,6 @@ impl<'a> Linker<'a> {
     ) -> Result<Option<usize>, Error> {
         let at = declared.at.0;
         let name = declared.name;
-        let external = declared.linkage == Some(Linkage::Extern);
         let public = declared.linkage.is_some();
         let entered = match public {
             true => self.shared.get(name).copied(),
@@ -170,34 +177,58 @@ impl<'a> Linker<'a> {
         match entered {
             None => {
                 let id = self.add(variable);
+                let symbol = Symbol::Variable(id);
                 let names = match public {
                     true => &mut self.shared,
                     false => &mut self.own[module],
                 };
-                names.insert(name, Symbol::Variable(id));
+                names.insert(name, symbol);
+                self.define(symbol, declared.linkage);
                 Ok(Some(id.0 as usize))
             }
             Some(Symbol::Function(_)) => refuse(at, format!("`{name}` is a function already")),
-            Some(Symbol::Variable(id)) => {
+            Some(symbol @ Symbol::Variable(id)) => {
                 let known = &mut self.program.variables[id.0 as usize];
-                let replaceable = |linkage| {
-                    matches!(
-                        linkage,
-                        Some(Linkage::Weak | Linkage::Common | Linkage::Extern)
-                    )
+                let before = self.replaceable.get(&symbol);
+                let replaces = match (before, declared.linkage) {
+                    (_, Some(Linkage::Extern)) => false,
+                    _ if known.external => true,
+                    (Some(Linkage::Common), Some(Linkage::Common)) => variable.len > known.len,
+                    (_, Some(Linkage::Weak | Linkage::Common)) => false,
+                    (Some(_), _) => true,
+                    (None, _) => return refuse(at, format!("`{name}` is defined twice")),
                 };
-                if external {
+                if !replaces {
                     return Ok(None);
                 }
-                if known.external {
-                    *known = variable;
-                    return Ok(Some(id.0 as usize));
-                }
-                match replaceable(declared.linkage) {
-                    true => Ok(None),
-                    false => refuse(at, format!("`{name}` is defined twice")),
-                }
+                *known = variable;
+                self.define(symbol, declared.linkage);
+                Ok(Some(id.0 as usize))
             }
+        }
+    }
+
+    /// Notes whether another definition may replace this one.
+    fn define(&mut self, symbol: Symbol, linkage: Option<Linkage>) {
+        match linkage {
+            Some(linkage @ (Linkage::Weak | Linkage::Common)) => {
+                self.replaceable.insert(symbol, linkage)
+            }
+            _ => self.replaceable.remove(&symbol),
+        };
+    }
+
+    /// Enters another name of a function, for all modules unless it is this one's own or has a body already.
+    fn alias(&mut self, module: usize, name: &'a str, symbol: Symbol) {
+        if self.own[module].insert(name, symbol).is_some() {
+            return;
+        }
+        let shared = self.shared.entry(name).or_insert(symbol);
+        if let Symbol::Function(id) = *shared
+            && let Some(known) = self.program.function(id)
+            && matches!(known.body, Body::Declared)
+        {
+            *shared = symbol;
         }
     }
 
@@ -253,11 +284,13 @@ impl<'a> Linker<'a> {
             }
             return Ok(None);
         }
+        let symbol = Symbol::Function(id);
         if !matches!(known.body, Body::Declared) {
-            return match declared.linkage {
-                Some(Linkage::Weak) => Ok(None),
-                _ => refuse(at, format!("`{name}` is defined twice")),
-            };
+            match declared.linkage {
+                Some(Linkage::Weak) => return Ok(None),
+                _ if self.replaceable.contains_key(&symbol) => {}
+                _ => return refuse(at, format!("`{name}` is defined twice")),
+            }
         }
         known.at = at;
         known.entry = declared.kind == FunctionKind::Entry;
@@ -266,6 +299,7 @@ impl<'a> Linker<'a> {
             at,
             message: format!("`{name}` has no code"),
         });
+        self.define(symbol, declared.linkage);
         Ok(Some(id.0 as usize))
     }
 

@@ -3,6 +3,8 @@
 //! Registers hold 64 bits. An operation reads as many of them as its type has, and writes its result with zeros above, or, where it
 //! widens a signed value, the sign.
 
+use std::sync::Arc;
+
 pub use super::Space;
 use super::matrix::Matrix;
 use super::{FunctionId, texture};
@@ -604,7 +606,7 @@ pub enum Op {
     },
     BranchIndexed {
         index: Source,
-        targets: Box<[u32]>,
+        targets: Arc<[u32]>,
     },
     Call(Box<Call>),
     /// With the carry that the flag holds, and into it.

@@ -7,6 +7,9 @@ use super::op::{Pred, Reg};
 use crate::ptx::Type;
 use crate::ptx::ast::{Expression, Statement, Variable};
 
+/// Most digits of a register's number in its run.
+const NUMBER_DIGITS: usize = 20;
+
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
@@ -34,6 +37,24 @@ struct Scope<'a> {
     names: HashMap<&'a str, Slot>,
     /// `%r<10>`: how many there are, and their type.
     runs: HashMap<&'a str, (u64, Type)>,
+}
+
+impl Scope<'_> {
+    /// The type of a register that a run declares. The run's own name may end in digits, too: `%r1<4>` has `%r10`.
+    fn in_run(&self, name: &str) -> Option<Type> {
+        if self.runs.is_empty() {
+            return None;
+        }
+        let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let splits = name.len() - digits.min(NUMBER_DIGITS)..name.len();
+        splits.into_iter().find_map(|at| {
+            let (prefix, digits) = name.split_at_checked(at)?;
+            let &(count, ty) = self.runs.get(prefix)?;
+            let number = digits.parse::<u64>().ok()?;
+            let is_plain = digits == "0" || !digits.starts_with('0');
+            (is_plain && number < count).then_some(ty)
+        })
+    }
 }
 
 /// All names that can be seen, the innermost last.
@@ -118,22 +139,12 @@ impl<'a> Scopes<'a> {
 
     /// What a name means here.
     pub(super) fn find(&mut self, name: &'a str) -> Option<Slot> {
-        let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let digits = &name[prefix.len()..];
-        let number = match digits {
-            "0" => Some(0),
-            _ if digits.starts_with('0') => None,
-            _ => digits.parse::<u64>().ok(),
-        };
         for index in (0..self.scopes.len()).rev() {
             let scope = &self.scopes[index];
             if let Some(slot) = scope.names.get(name) {
                 return Some(*slot);
             }
-            let run = scope.runs.get(prefix);
-            if let (Some(&(count, ty)), Some(number)) = (run, number)
-                && number < count
-            {
+            if let Some(ty) = scope.in_run(name) {
                 let slot = self.fresh(ty);
                 self.scopes[index].names.insert(name, slot);
                 return Some(slot);

@@ -399,3 +399,93 @@ fn textures_of_other_kinds_are_refused_by_name() {
         assert!(found.contains(expected), "{body}: {found}");
     }
 }
+
+/// Modules of their own, put together.
+fn link_all(texts: &[&str]) -> Result<Program, Error> {
+    let texts: Vec<String> = texts.iter().map(|text| format!("{HEAD}{text}")).collect();
+    let modules: Vec<_> = texts
+        .iter()
+        .map(|text| Module::parse(text).expect("a module"))
+        .collect();
+    Program::link(&modules)
+}
+
+#[test]
+fn strong_definitions_replace_weak_and_common_ones() {
+    let weak =
+        ".weak .global .b32 v[2] = {1, 1}; .common .global .b32 c; .weak .func f() { trap; }";
+    let strong =
+        ".visible .global .b32 v = 2; .common .global .b32 c[4]; .visible .func f() { ret; }";
+    for order in [[weak, strong], [strong, weak]] {
+        let program = link_all(&order).expect("a program");
+        let [v, c] = &program.variables[..] else {
+            panic!("{:?}", program.variables);
+        };
+        assert_eq!((v.len, &v.bytes[..]), (4, &[2, 0, 0, 0][..]));
+        assert_eq!(c.len, 16);
+        let first = &code(&program, "f").instructions[0];
+        assert!(matches!(first.op, Op::Return), "{first:?}");
+    }
+    assert!(link_all(&[weak, strong, strong]).is_err());
+    assert!(link_all(&[weak, weak, strong]).is_ok());
+}
+
+#[test]
+fn other_modules_call_functions_by_alias() {
+    let uses = ".extern .func f(); .visible .entry k() { call f; ret; }";
+    let has = ".visible .func g() { ret; } .visible .func f(); .alias f, g;";
+    for order in [[uses, has], [has, uses]] {
+        let program = link_all(&order).expect("a program");
+        let callee = code(&program, "k").calls[0];
+        let callee = program.function(callee).expect("a function");
+        assert_eq!(callee.name, "g");
+    }
+}
+
+#[test]
+fn calls_of_kernels_are_refused() {
+    let program = link(".entry k() { ret; } .entry l() { call k; ret; }").expect("a program");
+    let Body::Refused(error) = &program.functions[1].body else {
+        panic!("{:?}", program.functions[1].body);
+    };
+    assert!(error.message.contains("`k` is a kernel"), "{error}");
+}
+
+#[test]
+fn names_of_register_runs_may_end_in_digits() {
+    let program = link(".entry k() { .reg .b32 %r1<4>, %q<2>; mov.u32 %r10, 0; mov.u32 %r13, 0; }");
+    assert_eq!(code(&program.expect("a program"), "k").registers, 2);
+    let beyond = refusal(".reg .b32 %r1<4>; mov.u32 %r14, 0;");
+    assert!(beyond.contains("`%r14` is no register"), "{beyond}");
+}
+
+#[test]
+fn branches_by_one_table_share_its_targets() {
+    let program = link(
+        ".entry k() { .reg .b32 i; mov.u32 i, 0; a: brx.idx i, t; t: .branchtargets b, a; b: brx.idx i, t; }",
+    );
+    let code = code(&program.expect("a program"), "k");
+    let tables: Vec<_> = code
+        .instructions
+        .iter()
+        .filter_map(|one| match &one.op {
+            Op::BranchIndexed { targets, .. } => Some(targets),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(tables[0][..], [2, 1]);
+    assert!(std::sync::Arc::ptr_eq(tables[0], tables[1]));
+}
+
+#[test]
+fn volatile_cache_loads_poll() {
+    let program = link(
+        ".entry k() { .reg .b32 r; .reg .b64 d; mov.u64 d, 0; ld.global.cv.u32 r, [d]; ld.global.cg.u32 r, [d]; }",
+    );
+    let code = code(&program.expect("a program"), "k");
+    let polls = code.instructions.iter().filter_map(|one| match one.op {
+        Op::Load { polls, .. } => Some(polls),
+        _ => None,
+    });
+    assert_eq!(polls.collect::<Vec<_>>(), [true, false]);
+}

@@ -4,6 +4,7 @@
 //! interpreter would have it: a callee's behind its caller's.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use towline_ptx::ir::op::{
     Argument, Call, Callee, Flag, Instruction, Op, Pred, Reg, Source, Together,
@@ -17,6 +18,8 @@ use crate::image::Kernel;
 
 /// Most instructions of a kernel with all that it calls.
 const CODE_LIMIT: usize = 10_000;
+/// Most functions of which each calls the next.
+const DEPTH_LIMIT: usize = 64;
 /// Most bytes of parameter space of a thread, and of its local memory.
 const PARAMETERS_LIMIT: u32 = 64 << 10;
 const LOCAL_LIMIT: u32 = 64 << 10;
@@ -64,6 +67,8 @@ pub(super) struct Flat {
     pub(super) parameter_bytes: u32,
     /// Bytes of the kernel's own parameters.
     pub(super) kernel_bytes: u32,
+    /// Targets of branches by tables.
+    targets: usize,
     /// Where the kernel has the value of each constant, if it has.
     pub(super) origins: Vec<Option<(FunctionId, u32)>>,
     numbers: HashMap<Constant, u32>,
@@ -116,6 +121,9 @@ impl Flat {
         if callers.contains(&id) {
             return Err(Refusal::Call(format!("`{}` calls itself", function.name)));
         }
+        if callers.len() > DEPTH_LIMIT {
+            return Err(Refusal::Large);
+        }
         let outermost = callers.is_empty();
         callers.push(id);
         let copy = Copy {
@@ -151,7 +159,10 @@ impl Flat {
         let mut places = Vec::with_capacity(copy.code.instructions.len());
         let (mut branches, mut returns) = (Vec::new(), Vec::new());
         for instruction in &copy.code.instructions {
-            if self.steps.len() >= CODE_LIMIT {
+            if let Op::BranchIndexed { targets, .. } = &instruction.op {
+                self.targets += targets.len();
+            }
+            if self.steps.len() + self.targets >= CODE_LIMIT {
                 return Err(Refusal::Large);
             }
             places.push(self.steps.len() as u32);
@@ -169,13 +180,13 @@ impl Flat {
                 }
             }
         }
-        let place = |target: &mut u32| {
-            *target = places.get(*target as usize).copied().unwrap_or(0);
-        };
+        let place = |target: &u32| places.get(*target as usize).copied().unwrap_or(0);
         for branch in branches {
             match &mut self.steps[branch].action {
-                Action::Op(Op::Branch { target }) => place(target),
-                Action::Op(Op::BranchIndexed { targets, .. }) => targets.iter_mut().for_each(place),
+                Action::Op(Op::Branch { target }) => *target = place(target),
+                Action::Op(Op::BranchIndexed { targets, .. }) => {
+                    *targets = targets.iter().map(place).collect::<Arc<[u32]>>();
+                }
                 _ => {}
             }
         }
@@ -294,7 +305,7 @@ impl Flat {
             };
             flat.act(caller, outermost, instruction, clear);
             for (argument, parameter) in call.arguments.iter().zip(&callee.function.parameters) {
-                let from = flat.place(caller, *argument);
+                let from = flat.place(caller, *argument, outermost);
                 let to = placed(callee, parameter.place, parameter.len);
                 flat.pass(caller, outermost, instruction, from, to);
             }
@@ -323,10 +334,7 @@ impl Flat {
                     Place::Flag(Flag::Pred(Pred(pred + registers.1)))
                 }
             };
-            let mut to = self.place(caller, *argument);
-            if let Place::Memory { kernel, .. } = &mut to {
-                *kernel = false;
-            }
+            let to = self.place(caller, *argument, false);
             self.pass(caller, outermost, instruction, from, to);
         }
         // Something for branches behind the call to go to.
@@ -334,11 +342,11 @@ impl Flat {
         Ok(())
     }
 
-    /// Where an argument of a caller lies.
-    fn place(&mut self, caller: &Copy<'_>, argument: Argument) -> Place {
+    /// Where an argument of a caller lies: with the launch, if that is the kernel and `reads` its own parameters.
+    fn place(&mut self, caller: &Copy<'_>, argument: Argument, reads: bool) -> Place {
         match argument {
             Argument::Memory { offset, len } => {
-                let own = caller.function.entry && offset + len <= caller.function.parameter_bytes;
+                let own = reads && offset + len <= caller.function.parameter_bytes;
                 Place::Memory {
                     at: if own {
                         offset
@@ -374,6 +382,7 @@ impl Flat {
             base: zero,
             offset: i64::from(at),
         };
+        let mut is_of_kernel = false;
         let op = match (from, to) {
             (
                 Place::Memory { at, len, kernel },
@@ -400,14 +409,17 @@ impl Flat {
                 address: address(at),
                 a,
             },
-            (Place::Memory { at, len, .. }, Place::Value(Source::Reg(d))) => Op::Load {
-                space: Space::Param,
-                ty: word(len),
-                order: Default::default(),
-                polls: false,
-                d,
-                address: address(at),
-            },
+            (Place::Memory { at, len, kernel }, Place::Value(Source::Reg(d))) => {
+                is_of_kernel = kernel;
+                Op::Load {
+                    space: Space::Param,
+                    ty: word(len),
+                    order: Default::default(),
+                    polls: false,
+                    d,
+                    address: address(at),
+                }
+            }
             _ => return,
         };
         let step = Step {
@@ -417,7 +429,7 @@ impl Flat {
             function: caller.id,
             // Its addresses are those of the thread's whole parameter space.
             parameters: (0, u32::MAX),
-            outermost: false,
+            outermost: is_of_kernel,
         };
         self.steps.push(step);
     }

@@ -242,3 +242,18 @@ fn a_block_that_polls_and_meets_lets_others_start() {
         assert_eq!(left, [3, 0, 0, 0, 3, 0, 0, 0], "compiled: {compiled}");
     }
 }
+
+#[test]
+fn long_chains_of_functions_are_not_translated() {
+    let functions: String = (1..200)
+        .map(|number| format!(".func f{number}() {{ call f{}; ret; }}\n", number - 1))
+        .collect();
+    let text = kernel("call f199;").replace(
+        ".visible .entry",
+        &format!(".func f0() {{ ret; }}\n{functions}.visible .entry"),
+    );
+    assert_eq!(
+        Compiled::new(&loaded(&text)).expect_err("too long"),
+        Refusal::Large
+    );
+}

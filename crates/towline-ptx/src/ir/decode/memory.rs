@@ -3,7 +3,7 @@
 use super::{Decoded, Decoder};
 use crate::ir::Error;
 use crate::ir::fit::Fit;
-use crate::ir::op::{Atomic, Op, Space};
+use crate::ir::op::{Atomic, Op, Order, Space};
 use crate::ptx::Type;
 use crate::ptx::ast::Expression;
 
@@ -67,8 +67,13 @@ impl<'a, 'i> Decoder<'a, 'i, '_, '_> {
 
     pub(super) fn ld(&mut self) -> Decoded {
         let operands = self.without_policy(2);
-        let (order, polls) = self.modifiers.order();
+        let (mut order, mut polls) = self.modifiers.order();
         let space = self.modifiers.space();
+        // Fetched again each time: a look at what others may change.
+        let changes = matches!(space, Space::Generic | Space::Global | Space::Shared);
+        if self.modifiers.flag("cv") && changes && order == Order::Weak {
+            (order, polls) = (Order::Relaxed, true);
+        }
         self.modifiers.skip(is_cache_hint);
         let count = self.vector();
         let ty = self.memory_type()?;
