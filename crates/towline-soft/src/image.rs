@@ -16,7 +16,7 @@ use towline_ptx::ir::{
 use towline_ptx::ptx;
 use towline_ptx::{ComputeCapability, Error as ImageError};
 
-use crate::memory::{Arena, Purpose};
+use crate::memory::{ALIGNMENT, Arena, Purpose};
 use crate::tier::{is_worthwhile, weight};
 pub(crate) use refusal::{LoadError, Refusal};
 use refusal::{gencode, own_part, own_place, source_of, target_of};
@@ -134,22 +134,27 @@ impl Image {
                 offset
             })
             .collect();
-        let mut take = |len, purpose| -> Result<u64, LoadError> {
-            let found = self.arena.allocate(len, device, purpose);
+        let mut take = |len: u64, align: u64, purpose| -> Result<u64, LoadError> {
+            let with_gap = len.saturating_add(align.saturating_sub(ALIGNMENT));
+            let found = self.arena.allocate(with_gap, device, purpose);
             let found = found.ok_or(LoadError::NoMemory(len))?;
             self.taken.push((found, purpose));
-            Ok(found)
+            Ok(found.next_multiple_of(align.max(1)))
         };
+        let of_managed = variables.iter().filter(|variable| variable.managed);
         let shared = match managed {
             0 => 0,
-            len => take(len, Purpose::Managed)?,
+            len => {
+                let align = of_managed.map(|variable| variable.align).max();
+                take(len, align.unwrap_or(1), Purpose::Managed)?
+            }
         };
         let places = variables.iter().zip(offsets).zip(&mut self.addresses);
         for ((variable, offset), address) in places {
             *address = match variable.space {
                 Space::Shared => None,
                 _ if variable.managed => Some(shared + offset),
-                _ => Some(take(variable.len, Purpose::Image)?),
+                _ => Some(take(variable.len, variable.align, Purpose::Image)?),
             };
         }
         Ok(())
