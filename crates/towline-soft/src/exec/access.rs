@@ -32,7 +32,7 @@ pub(super) struct Env<'a> {
     pub(super) polled: bool,
 }
 
-/// The space that a generic address lies in, and its address there.
+/// The space that a generic address lies in, and its address there: for the kernel's parameters, whatever function has it, the generic one.
 pub(crate) fn locate(space: Space, address: u64) -> (Space, u64) {
     match space {
         Space::Generic => {}
@@ -43,7 +43,7 @@ pub(crate) fn locate(space: Space, address: u64) -> (Space, u64) {
     match address & !(WINDOW - 1) {
         SHARED_WINDOW => (Space::Shared, address - SHARED_WINDOW),
         LOCAL_WINDOW => (Space::Local, address - LOCAL_WINDOW),
-        PARAM_WINDOW => (Space::Param, address - PARAM_WINDOW),
+        PARAM_WINDOW => (Space::Param, address),
         _ => (Space::Global, address),
     }
 }
@@ -149,8 +149,9 @@ impl<'a> Env<'a> {
             Space::Shared => slice(&self.shared, address, bytes),
             Space::Local => slice(local, address, bytes),
             Space::Param => {
-                let is_kernel = frame.parent.is_none();
-                match slice(&self.launch.parameters, address, bytes) {
+                let own = address.checked_sub(PARAM_WINDOW);
+                let is_kernel = own.is_some() || frame.parent.is_none();
+                match slice(&self.launch.parameters, own.unwrap_or(address), bytes) {
                     Some(found) if is_kernel => Some(found),
                     _ => frame.parameter(lane, address, bytes),
                 }

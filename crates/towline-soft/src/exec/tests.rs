@@ -55,6 +55,7 @@ also_compiled! {
     wild_accesses_name_thread_address_and_instruction,
 }
 
+mod launches;
 mod matrices;
 mod mbarriers;
 

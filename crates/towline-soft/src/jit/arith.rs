@@ -6,9 +6,9 @@ use towline_ptx::ir::Space;
 use towline_ptx::ir::op::{Binary, Compare, Flag, Logic, Mode, Op, Reg, Source, Ternary, Unary};
 use towline_ptx::ptx::Type;
 
-use super::Refusal;
 use super::emit::{Emitter, Form, Kind};
 use super::head::offset;
+use super::{HELPER_COST, Refusal};
 use crate::image::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW};
 
 pub(super) fn kind_of(ty: Type) -> Kind {
@@ -187,6 +187,7 @@ impl Emitter<'_, '_> {
 
     /// Has a helper compare.
     fn compared(&mut self, sources: [Source; 2]) -> Value {
+        self.spend(HELPER_COST);
         let at = self.b.ins().iconst(types::I64, i64::from(self.at));
         let zero = self.b.ins().iconst(types::I64, 0);
         let [a, b] = sources.map(|source| self.get_exact(source, Kind::I64));
@@ -269,6 +270,7 @@ impl Emitter<'_, '_> {
             }
             _ => return Err(Refusal::Instruction("an instruction without a translation")),
         }
+        self.spend(HELPER_COST);
         let at = self.b.ins().iconst(types::I64, i64::from(self.at));
         let [a, b, c, e] = inputs;
         let call = self

@@ -33,7 +33,7 @@ use super::kept::Kept;
 use super::live::{Class, Liveness, classes, stops, successors};
 use super::runs::{Run, runs};
 use super::shapes::{QUAD, Shapes};
-use super::{DONE, EXCHANGE, POLL_COST, ROUND_COST, Refusal};
+use super::{DONE, EXCHANGE, POLL_COST, ROUND_COST, Refusal, STEP_COST};
 use crate::exec::together::Sources;
 
 /// How a value is wanted, or has come about.
@@ -211,6 +211,8 @@ pub(super) struct Emitter<'a, 'b> {
     /// Other places that threads go on from in this region: number of the stop and its block.
     resumes: Vec<(u32, Block)>,
     turns: HashMap<u32, Block>,
+    /// Of starts of loops, the last step that goes back there.
+    lasts: HashMap<u32, u32>,
     pub(super) helpers: Helpers,
     pub(super) outline: Outline,
     pub(super) head: Value,
@@ -372,6 +374,7 @@ impl<'a, 'b> Emitter<'a, 'b> {
             whole,
             resumes: Vec::new(),
             turns: HashMap::new(),
+            lasts: HashMap::new(),
             helpers,
             outline: Outline::default(),
             head,
@@ -647,9 +650,9 @@ impl<'a, 'b> Emitter<'a, 'b> {
     /// The way back to the start of a loop: now and then others have their turn.
     fn turn(&mut self, block: Block, target: u32) {
         self.b.switch_to_block(block);
-        let fuel = self.b.use_var(self.fuel);
-        let less = self.b.ins().iadd_imm(fuel, -ROUND_COST);
-        self.b.def_var(self.fuel, less);
+        let last = self.lasts.get(&target).copied().unwrap_or(target);
+        let steps = i64::from(last.saturating_sub(target)) + 1;
+        let less = self.spend(ROUND_COST.max(steps * STEP_COST));
         let left = self.b.ins().icmp_imm(IntCC::SignedGreaterThan, less, 0);
         let (on, stop) = (self.blocks[&target], self.b.create_block());
         self.b.ins().brif(left, on, &[], stop, &[]);
@@ -706,9 +709,15 @@ impl<'a, 'b> Emitter<'a, 'b> {
     /// An access that others may answer: loops of these have less patience.
     pub(super) fn polled(&mut self) {
         self.outline.polls = true;
+        self.spend(POLL_COST);
+    }
+
+    /// Takes from the thread's fuel; gives what is left.
+    pub(super) fn spend(&mut self, cost: i64) -> Value {
         let fuel = self.b.use_var(self.fuel);
-        let less = self.b.ins().iadd_imm(fuel, -POLL_COST);
+        let less = self.b.ins().iadd_imm(fuel, -cost);
         self.b.def_var(self.fuel, less);
+        less
     }
 }
 

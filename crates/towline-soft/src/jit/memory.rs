@@ -6,12 +6,12 @@ use towline_ptx::ir::Space;
 use towline_ptx::ir::op::{Address, Atomic, Op, Order, Reg, Source};
 use towline_ptx::ptx::Type;
 
-use super::Refusal;
 use super::emit::{Emitter, Form, Kind, Site, vector_of};
 use super::head::{Slot, offset, shared_count};
 use super::live::Class;
 use super::operands;
 use super::shapes::QUAD;
+use super::{HELPER_COST, Refusal};
 
 /// An access to memory.
 #[derive(Debug, Clone, Copy)]
@@ -629,6 +629,7 @@ impl Emitter<'_, '_> {
         a: Source,
         b: Option<Source>,
     ) {
+        self.spend(HELPER_COST);
         let address = self.address(address);
         let a = self.get_exact(a, Kind::I64);
         let b = match b {

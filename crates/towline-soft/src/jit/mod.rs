@@ -52,6 +52,10 @@ const MOVED: usize = 4;
 /// What a thread may use before others have their turn: rounds of loops, and looks at what others may change, which cost more.
 const FUEL: i64 = 1 << 24;
 const ROUND_COST: i64 = 1 << 8;
+/// The least that a step of a round costs.
+const STEP_COST: i64 = 1 << 4;
+/// What a step costs that a helper carries out.
+const HELPER_COST: i64 = 1 << 10;
 const POLL_COST: i64 = 1 << 20;
 
 /// Why a kernel is not translated.

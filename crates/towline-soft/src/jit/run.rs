@@ -3,6 +3,9 @@
 mod exchange;
 mod quads;
 
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
 use towline_ptx::ir::Space;
 use towline_ptx::ir::op::{Barrier, Op, Together};
 use towline_ptx::ptx::Position;
@@ -21,6 +24,7 @@ use crate::exec::frame::{LANES, lanes_of};
 use crate::exec::grid::{Pause, Work};
 use crate::exec::together::{Brought, carry_out, matches};
 use crate::fault::{Fault, FaultKind};
+use crate::image::PARAM_WINDOW;
 use crate::memory::Span;
 use crate::texture::Unit;
 
@@ -29,6 +33,9 @@ const ROUNDS: u32 = 1000;
 
 /// How often lanes of a warp meet, and go on, before other warps have their turn.
 const MEETINGS: u32 = 16;
+
+/// Of so many looks at whether the launch is over, one is at the clock.
+const CLOCK_EVERY: u32 = 8;
 
 /// A warp.
 #[derive(Debug, Clone, Copy, Default)]
@@ -95,6 +102,8 @@ pub(crate) struct Threads<'a> {
     warp: usize,
     fault: Option<Box<Fault>>,
     rounds: u32,
+    /// How often it has been asked whether the launch is over.
+    asked: u32,
 }
 
 impl<'a> Threads<'a> {
@@ -189,6 +198,7 @@ impl<'a> Threads<'a> {
             warp: 0,
             fault: None,
             rounds: 0,
+            asked: 0,
         }
     }
 
@@ -293,8 +303,20 @@ impl<'a> Threads<'a> {
                 self.sort_all(number, turned);
                 return Ok(());
             }
+            if self.is_over() {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// Whether the launch is cancelled, or has no time left, by a look at the clock now and then.
+    fn is_over(&mut self) -> bool {
+        self.asked = self.asked.wrapping_add(1);
+        let looks = self.asked.is_multiple_of(CLOCK_EVERY);
+        let deadline = self.launch.deadline.filter(|_| looks);
+        self.launch.cancelled.load(Ordering::Relaxed)
+            || deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Runs lanes of a warp that go on from one place until each has stopped.
@@ -618,6 +640,10 @@ impl<'a> Threads<'a> {
     pub(super) fn remember(&mut self, site: usize, bytes: u64, extent: u64) {
         if let Some(Some(span)) = self.spans.get(site) {
             let (base, len) = span.extent();
+            if !base.is_multiple_of(bytes.max(1)) {
+                // Alignment is told by the distance from the base.
+                return;
+            }
             let behind_first = len.checked_sub(extent);
             let count = behind_first.map_or(0, |rest| rest / bytes.max(1) + 1);
             self.set_slot(
@@ -668,9 +694,12 @@ impl<'a> Threads<'a> {
             }
             Space::Param => {
                 let kernel = &self.parameters;
-                let end = at.checked_add(bytes);
-                if step.outermost && !write && end.is_some_and(|end| end <= kernel.len() as u64) {
-                    return Ok((kernel.as_ptr() as usize as u64).wrapping_add(at));
+                let generic = at.checked_sub(PARAM_WINDOW);
+                let from = generic.unwrap_or(at);
+                let is_kernel = generic.is_some() || step.outermost;
+                let end = from.checked_add(bytes);
+                if is_kernel && !write && end.is_some_and(|end| end <= kernel.len() as u64) {
+                    return Ok((kernel.as_ptr() as usize as u64).wrapping_add(from));
                 }
                 let share = self.arguments.len() / lanes;
                 let (start, len) = step.parameters;
@@ -715,6 +744,9 @@ impl<'a> Work<'a> for Threads<'a> {
                 self.run_warp(number, &mut stopped)?;
                 if let Some(fault) = self.fault.take() {
                     return Err(fault);
+                }
+                if self.is_over() {
+                    return Ok(Pause::Spent);
                 }
                 turned |= stopped;
                 // All that could go on and could not end or meet others polls.

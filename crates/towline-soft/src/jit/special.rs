@@ -3,6 +3,7 @@
 use cranelift_codegen::ir::{InstBuilder, MemFlags, types};
 use towline_ptx::ir::op::{Reg, Special};
 
+use super::HELPER_COST;
 use super::emit::{Emitter, Kind};
 use super::head::{Uniform, offset};
 
@@ -65,6 +66,7 @@ impl Emitter<'_, '_> {
             | Special::GlobalTimer
             | Special::GlobalTimerHi
             | Special::GlobalTimerLo => {
+                self.spend(HELPER_COST);
                 let at = self.b.ins().iconst(types::I64, i64::from(self.at));
                 let call = self.b.ins().call(self.helpers.special, &[self.head, at]);
                 let value = self.b.inst_results(call)[0];

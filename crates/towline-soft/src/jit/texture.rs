@@ -4,6 +4,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlags, types};
 use towline_ptx::ir::op::Source;
 use towline_ptx::ir::texture::Access;
 
+use super::HELPER_COST;
 use super::emit::{Emitter, Kind};
 use super::head::exchange;
 
@@ -22,6 +23,7 @@ impl Emitter<'_, '_> {
             let value = self.get_exact(source, Kind::I64);
             self.b.ins().store(flags, value, head, exchange(place));
         }
+        self.spend(HELPER_COST);
         let at = self.b.ins().iconst(types::I64, i64::from(self.at));
         let lane = self.lane;
         let call = self.b.ins().call(self.helpers.texture, &[head, at, lane]);

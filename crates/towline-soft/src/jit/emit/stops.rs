@@ -54,9 +54,15 @@ impl Emitter<'_, '_> {
         for (at, step) in (0..).zip(&flat.steps) {
             match &step.action {
                 _ if stops(step) => targets.push(at + 1),
-                Action::Op(Op::Branch { target }) if *target <= at => targets.push(*target),
+                Action::Op(Op::Branch { target }) if *target <= at => {
+                    targets.push(*target);
+                    self.lasts.insert(*target, at);
+                }
                 Action::Op(Op::BranchIndexed { targets: all, .. }) => {
-                    targets.extend(all.iter().filter(|target| **target <= at));
+                    for target in all.iter().filter(|target| **target <= at) {
+                        targets.push(*target);
+                        self.lasts.insert(*target, at);
+                    }
                 }
                 _ => {}
             }
