@@ -47,7 +47,7 @@ fn long_rounds_end_at_the_time_limit() {
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
-/// What is aligned is not told by the distance from where registered memory begins.
+/// The distance from where registered memory begins does not tell what is aligned.
 #[test]
 fn misaligned_accesses_to_odd_host_memory_are_faults() {
     let bench = Bench::new(&kernel(
