@@ -680,7 +680,10 @@ fn serve_session(
     let encrypted = encrypted.map(|key| (key, Arc::clone(&session.lanes)));
     let rooms = {
         let (shared, tenant, id) = (Arc::clone(shared), Arc::clone(&session.tenant), session.id);
-        Box::new(move |own: bool| shared.sessions.make_room(own.then_some(&tenant), id))
+        Box::new(move |lacking, own| {
+            let of = (&tenant, own);
+            shared.sessions.make_room(lacking, of, id)
+        })
     };
     let turns = shared.turns.as_ref();
     let turns = turns.map(|turns| turns.join(session.id, &session.tenant, &session.worker, names));

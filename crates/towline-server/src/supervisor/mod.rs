@@ -124,6 +124,9 @@ const NOTICE_LIMIT: Duration = Duration::from_millis(500);
 /// Longest wait for the place of a client that has left: its worker is killed before, and only a kernel that hangs keeps it.
 const LEAVING_LIMIT: Duration = Duration::from_secs(5);
 
+/// So many clients wait for a place at a time: of each tenant, and of the server.
+const MOST_WAITING: u32 = 64;
+
 /// How long a worker may take to end by itself before it is killed.
 const WORKER_END_LIMIT: Duration = Duration::from_millis(300);
 
@@ -863,12 +866,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Waits for a place while there is none: for the end of a session whose client has left, or until such a client had been noticed.
+/// `waiting` counts those that do; beyond [`MOST_WAITING`] nobody waits, since each has a thread and a connection.
 fn wait_for_place<'a, T>(
     left: &Condvar,
-    state: MutexGuard<'a, T>,
+    mut state: MutexGuard<'a, T>,
+    waiting: impl Fn(&mut T) -> &mut u32,
     is_full: impl Fn(&T) -> bool,
     is_leaving: impl Fn(&T) -> bool,
 ) -> MutexGuard<'a, T> {
+    if !is_full(&state) || *waiting(&mut state) >= MOST_WAITING {
+        return state;
+    }
+    *waiting(&mut state) += 1;
     let noticed = left.wait_timeout_while(state, NOTICE_LIMIT, |state| {
         is_full(state) && !is_leaving(state)
     });
@@ -876,7 +885,9 @@ fn wait_for_place<'a, T>(
     let ended = left.wait_timeout_while(state, LEAVING_LIMIT, |state| {
         is_full(state) && is_leaving(state)
     });
-    ended.unwrap_or_else(PoisonError::into_inner).0
+    let mut state = ended.unwrap_or_else(PoisonError::into_inner).0;
+    *waiting(&mut state) -= 1;
+    state
 }
 
 fn random<const N: usize>() -> Result<[u8; N], SupervisorError> {

@@ -190,6 +190,8 @@ struct State {
     reserved: u32,
     /// Those of them whose clients have left.
     leaving: u32,
+    /// Clients that wait for a place.
+    waiting: u32,
     last_id: u64,
     crashed: u64,
     closed: bool,
@@ -242,7 +244,13 @@ impl SessionTable {
             });
             state = lock(&self.state);
         }
-        let mut state = wait_for_place(&self.left, state, is_full, is_leaving);
+        let mut state = wait_for_place(
+            &self.left,
+            state,
+            |state| &mut state.waiting,
+            is_full,
+            is_leaving,
+        );
         if state.closed {
             return Err(RejectCode::ShuttingDown.plain());
         }
@@ -321,13 +329,32 @@ impl SessionTable {
         lock(&self.state).sessions.get(&id).cloned()
     }
 
-    /// Ends the session whose client has been cut off for longest, of one tenant or of any, for the session `but`; false where there is none, or
-    /// it does not end.
-    pub(super) fn make_room(&self, of: Option<&Arc<Tenant>>, but: u64) -> bool {
-        let may = |session: &Session| {
-            session.id != but && of.is_none_or(|tenant| Arc::ptr_eq(tenant, &session.tenant))
-        };
-        let Some(session) = lock(&self.state).longest_away(may) else {
+    /// Ends a session whose client is cut off and that holds device memory, for the session `but` that lacks some: the one that was cut off
+    /// first, of that session's tenant before others, and of no other where `own_only`. False where there is none, where all of them hold less
+    /// than what is lacking, or where it does not end.
+    pub(super) fn make_room(
+        &self,
+        lacking: u64,
+        (tenant, own_only): (&Arc<Tenant>, bool),
+        but: u64,
+    ) -> bool {
+        let is_own = |session: &Session| Arc::ptr_eq(tenant, &session.tenant);
+        let mut held = self.statistics(own_only.then_some(tenant));
+        held.retain(|(session, statistics)| {
+            session.id != but
+                && session.control.away().is_some()
+                && statistics.device_memory_bytes > 0
+        });
+        let all = held
+            .iter()
+            .map(|(_, statistics)| statistics.device_memory_bytes);
+        if all.fold(0, u64::saturating_add) < lacking {
+            return false;
+        }
+        let first = held
+            .into_iter()
+            .max_by_key(|(session, _)| (is_own(session), session.control.away()));
+        let Some((session, _)) = first else {
             return false;
         };
         log::info!(

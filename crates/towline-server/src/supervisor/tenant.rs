@@ -313,6 +313,8 @@ struct State {
     over: bool,
     /// Sessions whose clients have left.
     leaving: u32,
+    /// Clients that wait for a place.
+    waiting: u32,
     usage: Usage,
 }
 
@@ -467,7 +469,13 @@ impl Tenant {
             state.usage.sessions >= limit && !state.revoked
         };
         let is_leaving = |state: &State| state.leaving > 0;
-        let mut state = wait_for_place(&self.left, lock(&self.state), is_full, is_leaving);
+        let mut state = wait_for_place(
+            &self.left,
+            lock(&self.state),
+            |state| &mut state.waiting,
+            is_full,
+            is_leaving,
+        );
         let limit = state.limits.sessions.unwrap_or(u32::MAX);
         if state.usage.sessions >= limit {
             state.usage.refused += 1;

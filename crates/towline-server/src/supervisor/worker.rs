@@ -44,7 +44,7 @@ pub(super) trait WorkerEvents: Send + Sync {
 }
 
 /// Has a session give way whose client is cut off, one of the same tenant or any: whether one did. May wait.
-pub(super) type RoomMaker = Box<dyn Fn(bool) -> bool + Send>;
+pub(super) type RoomMaker = Box<dyn Fn(u64, bool) -> bool + Send>;
 
 /// A worker process.
 pub(super) struct Worker {
@@ -235,14 +235,14 @@ impl Worker {
     }
 
     /// Answers a worker that lacks memory, once another session has given way, if one does. One request at a time is looked after.
-    fn make_room(self: &Arc<Self>, request: u64, of_tenant: bool) {
+    fn make_room(self: &Arc<Self>, request: u64, lacking: u64, of_tenant: bool) {
         let Some(rooms) = lock(&self.state).rooms.take() else {
             let made = false;
             return self.answer(&ToWorker::RoomMade { request, made }, None);
         };
         let worker = Arc::clone(self);
         let started = super::spawn("room", move || {
-            let made = rooms(of_tenant);
+            let made = rooms(lacking, of_tenant);
             lock(&worker.state).rooms = Some(rooms);
             worker.answer(&ToWorker::RoomMade { request, made }, None);
         });
@@ -478,7 +478,11 @@ impl Worker {
                     bonds.part(self.number, &bond);
                 }
             }
-            FromWorker::MakeRoom { request, of_tenant } => self.make_room(request, of_tenant),
+            FromWorker::MakeRoom {
+                request,
+                lacking,
+                of_tenant,
+            } => self.make_room(request, lacking, of_tenant),
             FromWorker::ReturnMemory { bytes } => {
                 let mut state = lock(&self.state);
                 let memory = state.memory.as_mut();

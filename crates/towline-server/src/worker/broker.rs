@@ -181,8 +181,12 @@ impl Broker for ChannelBroker {
         }
     }
 
-    fn make_room(&self, of_tenant: bool) -> bool {
-        let message = |request| FromWorker::MakeRoom { request, of_tenant };
+    fn make_room(&self, lacking: u64, of_tenant: bool) -> bool {
+        let message = |request| FromWorker::MakeRoom {
+            request,
+            lacking,
+            of_tenant,
+        };
         matches!(self.ask(message, None), Some(Answer::Room(true)))
     }
 }

@@ -235,6 +235,8 @@ pub(crate) enum FromWorker {
     MakeRoom {
         /// Comes back in the answer.
         request: u64,
+        /// So many bytes.
+        lacking: u64,
         /// Of sessions of its own tenant only.
         of_tenant: bool,
     },

@@ -127,8 +127,9 @@ impl Engine for EchoEngine {
                             let count = offer_descriptors(&*broker).to_le_bytes();
                             let _ = lane.connection.send(&[IoSlice::new(&count)]);
                         }
-                        b"room-own" | b"room-any" => {
-                            let made = u64::from(broker.make_room(&order == b"room-own"));
+                        b"room-own" | b"room-any" | b"room-big" => {
+                            let lacking = 4096 + u64::from(&order == b"room-big");
+                            let made = u64::from(broker.make_room(lacking, &order == b"room-own"));
                             let _ = lane.connection.send(&[IoSlice::new(&made.to_le_bytes())]);
                         }
                         b"alloc---" => counters.device_memory_bytes.store(4096, Relaxed),

@@ -161,8 +161,14 @@ pub(super) fn session_without_its_client_yields_its_memory() -> Result<(), Faile
         recv_exact(&*lane.0, &mut made).expect("an answer");
         u64::from_le_bytes(made) == 1
     };
-    let (first, _first_lane) = begin(&server, elsewhere());
-    let (second, _second_lane) = begin(&server, elsewhere());
+    let (first, first_lane) = begin(&server, elsewhere());
+    let (second, second_lane) = begin(&server, elsewhere());
+    let lanes = [first_lane, second_lane].map(|lane| Lane(lane));
+    for lane in &lanes {
+        lane.order(b"alloc---");
+        lane.order(b"done?---");
+        recv_exact(&*lane.0, &mut [0; 8]).expect("an answer");
+    }
     // Nobody is cut off, itself does not count.
     assert!(!is_made(b"room-any") && !is_made(b"room-own"));
     for (client, order) in [(&first, b"room-own"), (&second, b"room-any")] {
@@ -170,6 +176,7 @@ pub(super) fn session_without_its_client_yields_its_memory() -> Result<(), Faile
         wait_until("it is noticed", Duration::from_secs(20), || {
             away(&server).into_iter().any(|time| time > 0)
         });
+        assert!(!is_made(b"room-big"), "it holds less than that");
         assert!(is_made(order));
         assert!(!is_made(order));
         // The answer comes when the memory is free.

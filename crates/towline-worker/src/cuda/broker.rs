@@ -79,8 +79,9 @@ pub trait Broker: Send + Sync {
     /// Keeps device code, in such a file, for whoever brings the same.
     fn keep_image(&self, _digest: &ImageDigest, _image: OwnedFd) {}
 
-    /// Has a session give way whose client is cut off, one of the same tenant or any: whether one did, and its memory is free. May wait.
-    fn make_room(&self, _of_tenant: bool) -> bool {
+    /// Has a session give way whose client is cut off, one of the same tenant or any, where all such sessions together hold the bytes that are
+    /// lacking: whether one did, and its memory is free. May wait.
+    fn make_room(&self, _lacking: u64, _of_tenant: bool) -> bool {
         false
     }
 }

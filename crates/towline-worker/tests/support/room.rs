@@ -43,7 +43,7 @@ impl Broker for Tenant {
 
     fn withdraw(&self, _token: Token) {}
 
-    fn make_room(&self, of_tenant: bool) -> bool {
+    fn make_room(&self, _lacking: u64, of_tenant: bool) -> bool {
         assert!(of_tenant, "the device has enough");
         self.asked.fetch_add(1, Ordering::Relaxed);
         let sessions = self.sessions.load(Ordering::Relaxed);

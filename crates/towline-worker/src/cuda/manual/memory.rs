@@ -1,5 +1,6 @@
 //! Device memory that the driver places.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use towline_backend::cuda as wire;
@@ -9,24 +10,34 @@ use towline_wire::error::ProtocolError;
 use crate::cuda::context::Context;
 use crate::cuda::placed;
 use crate::cuda::session::Session;
-use crate::cuda::shared::{Held, Shared, lock};
+use crate::cuda::shared::{Freed, Held, Shared, lock};
 use crate::cuda::streams::{Places, Target};
-use crate::link::Raw;
+use crate::link::{Charge, Raw};
 
 /// Drivers place memory at multiples of this.
 const GRANULARITY: u64 = 512;
+/// So many frees of pools wait to be credited before somebody looks.
+const MANY_FREES: usize = 64;
 
 impl Shared {
     /// Allocates what the session may have: `allocate` runs when `bytes` are charged, and they are credited when it fails. Where there is not
     /// enough for all, sessions whose clients are cut off give way, and it runs again.
     pub(crate) fn within_limit(&self, bytes: u64, allocate: impl FnMut() -> CUresult) -> CUresult {
-        self.measure(bytes, true);
+        self.measure(bytes, None);
         self.charge_and(bytes, allocate)
+    }
+
+    /// Charges memory that is about to be allocated, if the session may have it.
+    pub(super) fn charged(&self, bytes: u64) -> Option<Charge> {
+        self.measure(bytes, None);
+        self.settle_frees();
+        Charge::new(&self.counters, bytes)
     }
 
     fn charge_and(&self, bytes: u64, mut allocate: impl FnMut() -> CUresult) -> CUresult {
         loop {
-            let is_charged = self.counters.charge(bytes);
+            let is_charged =
+                self.counters.charge(bytes) || (self.settle_frees() && self.counters.charge(bytes));
             let status = match is_charged {
                 true => allocate(),
                 false => CUDA_ERROR_OUT_OF_MEMORY,
@@ -37,46 +48,49 @@ impl Shared {
             if is_charged {
                 self.counters.credit(bytes);
             }
-            let others_would_help = match is_charged {
-                true => status == CUDA_ERROR_OUT_OF_MEMORY && self.is_on_a_device(bytes),
-                false => self.counters.is_within_own_limit(bytes),
+            let lacking = match is_charged {
+                true if status == CUDA_ERROR_OUT_OF_MEMORY => self.lacking(bytes),
+                true => None,
+                false => self.counters.is_within_own_limit(bytes).then_some(1),
             };
-            if !others_would_help || !self.broker.make_room(!is_charged) {
+            if !lacking.is_some_and(|lacking| self.broker.make_room(lacking, !is_charged)) {
                 return status;
             }
         }
     }
 
-    /// Whether the current device is as large.
-    fn is_on_a_device(&self, bytes: u64) -> bool {
+    /// As many bytes as are not free on the current device, if it is so large.
+    fn lacking(&self, bytes: u64) -> Option<u64> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: two places for sizes.
         let told = unsafe { self.api.cuMemGetInfo_v2(&raw mut free, &raw mut total) };
-        told == CUDA_SUCCESS && bytes <= total as u64
+        let fits = told == CUDA_SUCCESS && bytes <= total as u64;
+        fits.then(|| bytes.saturating_sub(free as u64).max(1))
     }
 
     /// Learns how much the driver holds for the session beside what is charged: for graphs, and in pools. Where `bytes` more would
-    /// exceed the limit, the driver is to give back first what is not in use. What a pool keeps serves its own allocations: then
-    /// `kept` is false.
-    pub(crate) fn measure(&self, bytes: u64, kept: bool) {
+    /// exceed the limit, the driver is to give back first what is not in use. What a pool keeps `serves` its own allocations.
+    pub(crate) fn measure(&self, bytes: u64, serves: Option<Raw>) {
         let counters = &self.counters;
         if !counters.has_limit_of_its_own() {
             return;
         }
         let limit = counters.memory_limit();
-        let mut unlisted = self.unlisted(kept);
+        let mut unlisted = self.unlisted(serves);
         let held = counters.device_memory_bytes.load(Ordering::Relaxed);
         let over = |unlisted: u64| held.saturating_add(bytes).saturating_add(unlisted) > limit;
         if unlisted > 0 && over(unlisted) {
-            for pool in lock(&self.pools_used).iter() {
+            let pools = lock(&self.pools_used);
+            for pool in pools.iter().filter(|pool| Some(**pool) != serves) {
                 // SAFETY: the pool is live: its end takes it out of the list.
                 unsafe { self.api.cuMemPoolTrimTo(pool.0.cast(), 0) };
             }
+            drop(pools);
             for device in lock(&self.graph_devices).iter() {
                 // SAFETY: no pointers.
                 unsafe { self.api.cuDeviceGraphMemTrim(*device) };
             }
-            unlisted = self.unlisted(kept);
+            unlisted = self.unlisted(serves);
         }
         let contexts = counters.context_bytes.load(Ordering::Relaxed);
         let unlisted = unlisted.saturating_add(contexts);
@@ -85,14 +99,14 @@ impl Shared {
 
     /// Whether the session holds more device memory than it may have.
     pub(crate) fn is_over_limit(&self) -> bool {
-        self.measure(0, true);
+        self.measure(0, None);
         let counters = &self.counters;
         let held = counters.device_memory_bytes.load(Ordering::Relaxed);
         let unlisted = counters.unlisted_bytes.load(Ordering::Relaxed);
         held.saturating_add(unlisted) > counters.memory_limit()
     }
 
-    fn unlisted(&self, kept: bool) -> u64 {
+    fn unlisted(&self, serves: Option<Raw>) -> u64 {
         let graphs = lock(&self.graph_devices);
         let graphs = graphs.iter().map(|device| {
             let mut bytes = 0_u64;
@@ -106,11 +120,9 @@ impl Shared {
             bytes
         });
         let graphs: u64 = graphs.sum();
-        if !kept {
-            return graphs;
-        }
         let pools = lock(&self.pools_used);
-        let pools = pools.iter().map(|pool| {
+        let others = pools.iter().filter(|pool| Some(**pool) != serves);
+        let pools = others.map(|pool| {
             let ask = |attribute| {
                 let mut bytes = 0_u64;
                 let place = (&raw mut bytes).cast();
@@ -124,20 +136,145 @@ impl Shared {
             ask(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
                 .saturating_sub(ask(CU_MEMPOOL_ATTR_USED_MEM_CURRENT))
         });
-        graphs + pools.sum::<u64>()
+        let kept: u64 = pools.sum();
+        // The driver counts memory that a pool is to get back as kept (seen with driver 580), and it is charged still.
+        let freed = match serves {
+            None => lock(&self.frees).iter().map(|freed| freed.charged).sum(),
+            Some(_) => 0,
+        };
+        graphs + kept.saturating_sub(freed)
     }
 
-    /// A pool is allocated from, the current one of a device or another.
-    fn uses_pool(&self, pool: CUmemoryPool, device: CUdevice) {
+    /// A pool is allocated from, the current one of a device or another; the driver's for it.
+    fn uses_pool(&self, pool: CUmemoryPool, device: CUdevice) -> Raw {
         let mut used = pool;
         if pool.is_null() {
             // SAFETY: one place for the pool.
             unsafe { self.api.cuDeviceGetMemPool(&raw mut used, device) };
         }
         let mut known = lock(&self.pools_used);
-        if !used.is_null() && !known.contains(&Raw(used.cast())) {
-            known.push(Raw(used.cast()));
+        let used = Raw(used.cast());
+        if !used.0.is_null() && !known.contains(&used) {
+            known.push(used);
         }
+        used
+    }
+
+    /// Allocates from a pool, in the order of a stream whose context is current.
+    fn allocate_from_pool(
+        &self,
+        target: &Target,
+        pool: Raw,
+        bytes: u64,
+    ) -> Result<CUdeviceptr, CUresult> {
+        let mut address: CUdeviceptr = 0;
+        let (place, size, charged) = (&raw mut address, bytes as usize, charge_of(bytes));
+        let native: CUmemoryPool = pool.0.cast();
+        if self.counters.has_limit_of_its_own() {
+            let used = self.uses_pool(native, target.context.device);
+            self.measure(charged, Some(used));
+        }
+        let status = self.charge_and(charged, || {
+            if native.is_null() {
+                // SAFETY: one place for the address, the stream is live.
+                unsafe { self.api.cuMemAllocAsync(place, size, target.stream()) }
+            } else {
+                let stream = target.stream();
+                // SAFETY: as above; the pool is live.
+                unsafe {
+                    self.api
+                        .cuMemAllocFromPoolAsync(place, size, native, stream)
+                }
+            }
+        });
+        if status != CUDA_SUCCESS {
+            return Err(status);
+        }
+        let held = Held {
+            bytes,
+            charged,
+            context: 0,
+        };
+        self.memory_came(address, held);
+        Ok(address)
+    }
+
+    /// Gives memory back to its pool in the order of a stream, whose context is current.
+    fn free_to_pool(&self, target: &Target, address: u64) -> CUresult {
+        let (status, charged) = self.take_and_free(address, || {
+            // SAFETY: the driver judges the address; the stream is live.
+            unsafe { self.api.cuMemFreeAsync(address, target.stream()) }
+        });
+        self.enqueued(target);
+        if status != CUDA_SUCCESS {
+            return status;
+        }
+        self.freed_to_pool(target.key);
+        // The pool has it when the stream has come so far. Where there is no limit nobody asks.
+        let event = match charged > 0 && self.counters.is_memory_limited() {
+            true => self.mark(target).ok(),
+            false => None,
+        };
+        let Some(event) = event else {
+            self.counters.credit(charged);
+            return status;
+        };
+        let mut frees = lock(&self.frees);
+        frees.push(Freed {
+            context: Arc::clone(&target.context),
+            event,
+            charged,
+        });
+        let is_long = frees.len() >= MANY_FREES && frees.len().is_power_of_two();
+        drop(frees);
+        if is_long {
+            self.settle_frees();
+        }
+        status
+    }
+
+    /// Credits what pools have got back by now; whether that is anything.
+    pub(crate) fn settle_frees(&self) -> bool {
+        let mut frees = lock(&self.frees);
+        let has_passed = |freed: &mut Freed| {
+            // SAFETY: the event is ours, and stays so while the list has it.
+            let status = unsafe { self.api.cuEventQuery(freed.event.0.cast()) };
+            status != CUDA_ERROR_NOT_READY
+        };
+        let passed: Vec<Freed> = frees.extract_if(.., has_passed).collect();
+        drop(frees);
+        let is_any = !passed.is_empty();
+        passed
+            .into_iter()
+            .for_each(|freed| self.credit_freed(freed));
+        is_any
+    }
+
+    /// Waits until a pool has got back what was given to it first; whether there was any.
+    fn await_free(&self) -> bool {
+        let mut frees = lock(&self.frees);
+        if frees.is_empty() {
+            return false;
+        }
+        let freed = frees.remove(0);
+        drop(frees);
+        // SAFETY: the event is ours.
+        unsafe { self.api.cuEventSynchronize(freed.event.0.cast()) };
+        self.credit_freed(freed);
+        true
+    }
+
+    fn credit_freed(&self, freed: Freed) {
+        freed.context.give_event(freed.event);
+        self.counters.credit(freed.charged);
+    }
+
+    fn reply_allocated(&self, number: u64, made: Result<CUdeviceptr, CUresult>) {
+        let status = made.err().unwrap_or(CUDA_SUCCESS);
+        let reply = wire::PoolAllocReply {
+            address: Some(made.unwrap_or(0)),
+        };
+        self.reply(number, status, &reply);
     }
 
     /// Notes memory that was allocated.
@@ -160,10 +297,25 @@ impl Shared {
         status
     }
 
-    fn memory_went(&self, address: u64) {
-        if let Some(held) = lock(&self.memory).remove(&address) {
-            self.counters.credit(held.charged);
+    /// Frees memory of the list with `free`. It leaves the list first: another allocation may get the address as soon as the driver has it.
+    fn take_and_free(&self, address: u64, free: impl FnOnce() -> CUresult) -> (CUresult, u64) {
+        let taken = lock(&self.memory).remove(&address);
+        let status = free();
+        match taken {
+            Some(held) if status == CUDA_SUCCESS => (status, held.charged),
+            Some(held) => {
+                lock(&self.memory).entry(address).or_insert(held);
+                (status, 0)
+            }
+            None => (status, 0),
         }
+    }
+
+    /// As [`Self::free`], of memory that is in the list.
+    fn free_listed(&self, address: u64) -> CUresult {
+        let (status, charged) = self.take_and_free(address, || self.free(address));
+        self.counters.credit(charged);
+        status
     }
 
     /// Frees the memory of a context that is about to end.
@@ -258,10 +410,9 @@ impl Session {
         self.shared.start(move |shared| {
             shared.streams.wait(&places);
             let status = match target.context.enter(&*shared.api) {
-                CUDA_SUCCESS => shared.free(address),
+                CUDA_SUCCESS => shared.free_listed(address),
                 status => status,
             };
-            shared.memory_went(address);
             shared.settle(number, call, target.id, status);
             shared.flush();
         });
@@ -314,7 +465,8 @@ impl Session {
         let (mut free, mut total) = (0_usize, 0_usize);
         // SAFETY: two places for the answers.
         let status = unsafe { self.api.cuMemGetInfo_v2(&raw mut free, &raw mut total) };
-        self.shared.measure(0, true);
+        self.shared.measure(0, None);
+        self.shared.settle_frees();
         let counters = &self.shared.counters;
         let limit = counters.memory_limit();
         let left = counters.memory_left();
@@ -337,13 +489,10 @@ impl Session {
         self.wait(move |shared| {
             shared.streams.wait(&places);
             let status = match context.map(|context| context.enter(&*shared.api)) {
-                Some(CUDA_SUCCESS) => shared.free(request.address),
+                Some(CUDA_SUCCESS) => shared.free_listed(request.address),
                 Some(status) => status,
                 None => CUDA_ERROR_INVALID_CONTEXT,
             };
-            if status == CUDA_SUCCESS {
-                shared.memory_went(request.address);
-            }
             shared.reply(number, status, &wire::MemoryFreeReply {});
         });
         Ok(())
@@ -432,47 +581,38 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let target = self.target(request.stream)?;
         let pool = self.native(request.pool.0, wire::MemoryPoolHandle::TAG)?;
-        let mut address: CUdeviceptr = 0;
-        let (place, size) = (&raw mut address, request.size as usize);
-        let charged = charge_of(request.size);
+        let (target, pool) = match (target, pool) {
+            (Ok(target), Ok(pool)) => (target, Raw(pool)),
+            (Err(status), _) | (_, Err(status)) => {
+                self.shared.reply_allocated(number, Err(status));
+                return Ok(());
+            }
+        };
+        let bytes = request.size;
+        let allocate = move |shared: &Shared, target: &Target| {
+            let entered = target.context.enter(&*shared.api);
+            match entered {
+                CUDA_SUCCESS => shared.allocate_from_pool(target, pool, bytes),
+                status => Err(status),
+            }
+        };
         // Ahead of what is parked at the stream: nothing before this request can use the memory.
-        let status = match (target, pool) {
-            (Err(status), _) | (_, Err(status)) => status,
-            (Ok(target), Ok(pool)) => self.run(&target, |shared, target| {
-                if shared.counters.has_limit_of_its_own() {
-                    shared.uses_pool(pool.cast(), target.context.device);
-                }
-                shared.measure(charged, false);
-                shared.charge_and(charged, || {
-                    if pool.is_null() {
-                        // SAFETY: one place for the address, the stream is live.
-                        unsafe { shared.api.cuMemAllocAsync(place, size, target.stream()) }
-                    } else {
-                        // SAFETY: as above; the pool is live.
-                        unsafe {
-                            shared.api.cuMemAllocFromPoolAsync(
-                                place,
-                                size,
-                                pool.cast(),
-                                target.stream(),
-                            )
-                        }
-                    }
-                })
-            }),
-        };
-        if status == CUDA_SUCCESS {
-            let held = Held {
-                bytes: request.size,
-                charged,
-                context: 0,
-            };
-            self.shared.memory_came(address, held);
+        let made = allocate(&self.shared, &target);
+        if made != Err(CUDA_ERROR_OUT_OF_MEMORY) || lock(&self.shared.frees).is_empty() {
+            self.shared.reply_allocated(number, made);
+            return Ok(());
         }
-        let reply = wire::PoolAllocReply {
-            address: Some(address),
+        // There may be enough when pools have got back what was freed before.
+        let call = <wire::PoolAlloc as Request<'_>>::ID;
+        let wait = move |shared: &Arc<Shared>, target: &Target| {
+            let mut made = made;
+            while made == Err(CUDA_ERROR_OUT_OF_MEMORY) && shared.await_free() {
+                made = allocate(shared, target);
+            }
+            shared.reply_allocated(number, made);
+            CUDA_SUCCESS
         };
-        self.reply(number, status, &reply);
+        self.park(number, call, &target, Places::new(), wait);
         Ok(())
     }
 
@@ -495,16 +635,7 @@ impl Session {
                     call,
                     &target,
                     Places::new(),
-                    move |shared, target| {
-                        // SAFETY: the driver judges the address; the stream is live.
-                        let status = unsafe { shared.api.cuMemFreeAsync(address, target.stream()) };
-                        shared.enqueued(target);
-                        if status == CUDA_SUCCESS {
-                            shared.memory_went(address);
-                            shared.freed_to_pool(target.key);
-                        }
-                        status
-                    },
+                    move |shared, target| shared.free_to_pool(target, address),
                 );
             }
         }
