@@ -155,16 +155,27 @@ impl Driver {
     }
 }
 
-/// Domain, bus, device and function of a PCI place as text, each of any number of digits; domain and function may be left out.
+/// Domain, bus, device and function of a PCI place as text, as the vendor's driver reads it (seen with 580.159): `d:b:d.f`, `d:b:d` or
+/// `b:d.f`, hexadecimal numbers of any length, with spaces or `0x` before them; more may follow.
 fn parse_bus_id(text: &str) -> Option<(Option<u32>, u32, u32, u32)> {
-    let number = |part: &str| u32::from_str_radix(part, 16).ok();
-    let (place, function) = text.split_once('.').unwrap_or((text, "0"));
-    let (rest, device) = place.rsplit_once(':')?;
-    let (domain, bus) = match rest.split_once(':') {
-        Some((domain, bus)) => (Some(number(domain)?), bus),
-        None => (None, rest),
+    let mut rest = text;
+    let mut number = |before: &str| {
+        let after = rest.strip_prefix(before)?.trim_ascii_start();
+        let bare = after
+            .strip_prefix("0x")
+            .or_else(|| after.strip_prefix("0X"));
+        let digits = bare.unwrap_or(after);
+        let end = digits.find(|letter: char| !letter.is_ascii_hexdigit());
+        let (digits, behind) = digits.split_at(end.unwrap_or(digits.len()));
+        let number = u32::from_str_radix(digits, 16).ok()?;
+        rest = behind;
+        Some(number)
     };
-    Some((domain, number(bus)?, number(device)?, number(function)?))
+    let (first, second) = (number("")?, number(":")?);
+    match number(":") {
+        Some(third) => Some((Some(first), second, third, number(".").unwrap_or(0))),
+        None => Some((None, first, second, number(".")?)),
+    }
 }
 
 /// Writes text with its NUL, cut to what there is room for.
@@ -288,9 +299,10 @@ impl DeviceCalls for Driver {
 
     fn cuDeviceGetPCIBusId(&self, pciBusId: OutList<u8>, dev: CUdevice) -> Result<(), CUresult> {
         let id = self.device(dev)?.bus_id();
-        // Part of a place is none.
+        tell_text(&pciBusId, id.as_bytes())?;
+        // Part of a place is told, and refused (seen with driver 580.159).
         match pciBusId.room() > id.len() {
-            true => tell_text(&pciBusId, id.as_bytes()),
+            true => Ok(()),
             false => Err(CUDA_ERROR_INVALID_VALUE),
         }
     }

@@ -486,15 +486,12 @@ impl VirtualMemoryCalls for Driver {
         match option {
             CU_MEM_ALLOC_GRANULARITY_MINIMUM | CU_MEM_ALLOC_GRANULARITY_RECOMMENDED => {
                 match prop.location.r#type {
-                    // There is none of the host's, and NCCL asks before it tries.
-                    CU_MEM_LOCATION_TYPE_HOST
-                    | CU_MEM_LOCATION_TYPE_HOST_NUMA
-                    | CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT
-                        if prop.r#type == CU_MEM_ALLOCATION_TYPE_PINNED =>
-                    {
+                    CU_MEM_LOCATION_TYPE_DEVICE => self.device(wanted(&prop)?).map(|_| GRANULARITY),
+                    // There is none elsewhere, but NCCL asks before it tries, and any place is answered (seen with driver 580.159).
+                    _ if prop.r#type == CU_MEM_ALLOCATION_TYPE_PINNED => {
                         self.ready().map(|_| GRANULARITY)
                     }
-                    _ => self.device(wanted(&prop)?).map(|_| GRANULARITY),
+                    _ => Err(CUDA_ERROR_INVALID_VALUE),
                 }
             }
             _ => Err(CUDA_ERROR_INVALID_VALUE),

@@ -207,8 +207,8 @@ fn devices_are_found_by_any_spelling_of_their_place() {
     let mut place = [0; 16];
     // SAFETY: places are locals.
     let told =
-        unsafe { [16, 4].map(|room| driver.cuDeviceGetPCIBusId(place.as_mut_ptr(), room, 0)) };
-    assert_eq!(told, [CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE]);
+        unsafe { [4, 16].map(|room| driver.cuDeviceGetPCIBusId(place.as_mut_ptr(), room, 0)) };
+    assert_eq!(told, [CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS]);
     let place: String = place
         .iter()
         .take_while(|byte| **byte != 0)
@@ -226,11 +226,13 @@ fn devices_are_found_by_any_spelling_of_their_place() {
         short,
         &format!("0000{place}"),
         &place.to_lowercase(),
+        &format!(" 0x{place} and more"),
     ] {
         assert_eq!(find(text), (CUDA_SUCCESS, 0), "{text}");
     }
     assert_eq!(find("0000:7e:1f.0").0, CUDA_ERROR_INVALID_DEVICE);
-    for text in ["", "not a bus id", "0000:", "17"] {
+    // A function belongs to what names no domain (seen with driver 580.159).
+    for text in ["", "not a bus id", "0000:", "17", "17:0"] {
         assert_eq!(find(text).0, CUDA_ERROR_INVALID_VALUE, "{text:?}");
     }
     machine.end();
@@ -252,13 +254,13 @@ fn host_memory_has_a_granularity_though_there_is_none() {
         };
         (told, size)
     };
-    for kind in [CU_MEM_LOCATION_TYPE_HOST, CU_MEM_LOCATION_TYPE_HOST_NUMA] {
+    for kind in [
+        CU_MEM_LOCATION_TYPE_INVALID,
+        CU_MEM_LOCATION_TYPE_HOST,
+        CU_MEM_LOCATION_TYPE_HOST_NUMA,
+    ] {
         assert_eq!(asked(kind), (CUDA_SUCCESS, 2 << 20));
     }
-    assert_eq!(
-        asked(CU_MEM_LOCATION_TYPE_INVALID).0,
-        CUDA_ERROR_INVALID_VALUE
-    );
     machine.end();
 }
 
