@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ import suite
 
 HERE = pathlib.Path(__file__).resolve().parent
 RANKS = 2
-PARTS = ("bus", "graph", "calls", "ddp", "tensor", "fsdp")
+PARTS = ("bus", "graph", "calls", "ddp", "tensor", "fsdp", "lost")
 SOCKETS = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
 # The way, and what it is compared with.
 WAYS = {"native": "native", "one": "native", "one-shm": "native", "sockets": "sockets", "two": "sockets"}
@@ -90,6 +91,9 @@ def way(options: argparse.Namespace, name: str) -> Iterator[list[tuple[list[str]
 def ranks(options: argparse.Namespace, starts: list[tuple[list[str], dict[str, str]]], part: str) -> Any:
     """What rank 0 says of a part; none if any rank failed."""
     common = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29533", "SIZES": options.sizes}
+    if part == "lost":
+        # PyTorch's own watchdog is to leave it to the call.
+        common["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
     processes = []
     for rank, (command, variables) in enumerate(starts):
         program = [*command, sys.executable, str(HERE / "programs" / "collectives.py"), part]
@@ -102,7 +106,8 @@ def ranks(options: argparse.Namespace, starts: list[tuple[list[str], dict[str, s
         except subprocess.TimeoutExpired:
             process.kill()
             said.append(process.communicate())
-    if any(process.returncode for process in processes):
+    wanted = [0] * (RANKS - 1) + [-signal.SIGKILL if part == "lost" else 0]
+    if [process.returncode for process in processes] != wanted:
         for _, errors in said:
             print(errors[-1500:], file=sys.stderr)
         return None
@@ -157,11 +162,13 @@ def main() -> int:
         with way(options, name) as starts:
             told[name] = {}
             for part in options.parts.split(","):
+                if part == "lost" and name in ("native", "sockets"):
+                    continue
                 begun = time.monotonic()
                 told[name][part] = ranks(options, starts, part)
                 outcome = "failed" if told[name][part] is None else "done"
                 failed = failed or told[name][part] is None
-                if part in ("graph", "calls"):
+                if part in ("graph", "calls", "lost"):
                     print(f"{name} {part}: {told[name][part]}")
                 print(f"{name} {part}: {outcome} in {time.monotonic() - begun:.1f} s", flush=True)
     machine = suite.machine()

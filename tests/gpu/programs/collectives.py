@@ -3,7 +3,8 @@
 
 RANK and WORLD_SIZE say which, MASTER_ADDR and MASTER_PORT where the ranks meet, DEVICE which GPU it has. The parts:
 `bus` measures collectives and checks their results; `ddp`, `fsdp` and `tensor` train, and say each loss and time;
-`graph` replays captured collectives, `calls` tries what training does not use. Rank 0 prints a line of JSON for each.
+`graph` replays captured collectives, `calls` tries what training does not use; in `lost` the last rank is killed while the others wait for
+it, also behind a captured collective that they keep: natively they may wait for ever. Rank 0 prints a line of JSON for each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import sys
 import time
 
@@ -355,10 +357,37 @@ def calls() -> None:
     say(found)
 
 
+def lost() -> None:
+    other = dist.new_group()
+    values = torch.full((1 << 16,), 1.0, device=DEVICE)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        dist.all_reduce(values)
+        dist.all_reduce(values, group=other)
+    torch.cuda.synchronize()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        dist.all_reduce(values)
+    captured.replay()
+    torch.cuda.synchronize()
+    if RANK == RANKS - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begun = time.perf_counter()
+    outcome = "nothing failed"
+    try:
+        captured.replay()
+        dist.all_reduce(values, group=other)
+        torch.cuda.synchronize()
+    except Exception as failure:
+        outcome = f"{type(failure).__name__}: {failure}"
+    say({"outcome": outcome.splitlines()[0][:200], "seconds": round(time.perf_counter() - begun, 1)})
+    os._exit(0)
+
+
 def main() -> None:
     torch.cuda.set_device(DEVICE)
     dist.init_process_group("nccl", device_id=DEVICE if os.environ.get("EAGER", "1") == "1" else None)
-    parts = {"bus": bus, "ddp": ddp, "fsdp": fsdp, "tensor": tensor, "graph": graph, "calls": calls}
+    parts = {"bus": bus, "ddp": ddp, "fsdp": fsdp, "tensor": tensor, "graph": graph, "calls": calls, "lost": lost}
     for part in sys.argv[1:]:
         parts[part]()
     dist.destroy_process_group()
