@@ -2,6 +2,8 @@
 
 #[path = "support/blocks.rs"]
 mod blocks;
+#[path = "support/collectives.rs"]
+mod collectives;
 #[path = "support/graphs.rs"]
 mod graphs;
 #[path = "support/room.rs"]
@@ -146,7 +148,15 @@ impl Client {
         broker: Arc<dyn Broker>,
     ) -> Self {
         let engine = CudaEngine::open(api, false, &|_, _| true, 0).expect("there is a device");
-        let engine = engine.with_broker(broker);
+        Self::serve(engine.with_broker(broker), transport, address, counters)
+    }
+
+    fn serve(
+        engine: CudaEngine,
+        transport: &dyn Transport,
+        address: &Address,
+        counters: Arc<Counters>,
+    ) -> Self {
         let listener = transport.listen(address).expect("the name is free");
         let mut pairs: Vec<_> = (0..3)
             .map(|_| {

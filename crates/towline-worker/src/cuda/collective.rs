@@ -4,10 +4,11 @@
 //! waits. It is [parked](super::streams) at its stream then, and so is what comes behind it on that stream or communicator; others are enqueued
 //! on the lane. So no lane ever waits for another rank.
 
+mod ending;
 mod lost;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,8 @@ use towline_backend::nccl::{self, Collectives as Library, End, Made, result};
 use towline_wire::cuda::collective::{Kind, Member, Operation, Origin};
 use towline_wire::error::ProtocolError;
 
-use self::lost::Latest;
+use self::ending::Endings;
+use self::lost::{Latest, Making};
 use super::context::{self, Context};
 use super::session::{Session, unknown};
 use super::shared::{Shared, lock};
@@ -36,6 +38,8 @@ const LIMIT: usize = 4096;
 /// The time that a call of the library takes which waits for nobody, and a pause between looks whether it is over.
 const CALL: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(1);
+/// A program waits so long for an abort: what is left of it then waits for the program itself, or for ranks that are gone.
+const ABORT: Duration = Duration::from_secs(5);
 
 /// The failure of a collective, as a wait for its stream tells it: data from outside of the device is not valid.
 const FAILED: CUresult = CUDA_ERROR_EXTERNAL_DEVICE;
@@ -48,6 +52,7 @@ pub(crate) struct Collectives {
     open: Option<OpenLibrary>,
     library: OnceLock<Option<Arc<dyn Library>>>,
     known: Mutex<HashMap<u64, Known>>,
+    endings: Arc<Endings>,
     /// A thread looks whether ranks are gone, and waits so long then.
     attended: AtomicBool,
     patience: Duration,
@@ -55,8 +60,7 @@ pub(crate) struct Collectives {
 
 /// A communicator by its number.
 enum Known {
-    /// It is being made in this context.
-    Making(u64),
+    Making(Making),
     /// It is being made, and nobody wants it any more.
     GivenUp,
     There(Arc<Communicator>),
@@ -72,12 +76,12 @@ pub(crate) struct Communicator {
     bond: Option<Bond>,
     /// Communicators that were made of it.
     children: AtomicU32,
+    /// Others are made of it just now, by all of its ranks.
+    parting: AtomicU32,
     /// The session of another rank is gone.
-    bereaved: AtomicBool,
+    bereaved: Arc<AtomicBool>,
     /// It was ended for that.
     lost: AtomicBool,
-    /// Taken while it is ended for that.
-    losing: Mutex<()>,
     latest: Mutex<Latest>,
     /// Calls of the library for it come one at a time.
     busy: Mutex<()>,
@@ -88,6 +92,9 @@ pub(crate) struct Communicator {
     asks: RwLock<()>,
     /// The place of its latest parked operation.
     last: Mutex<Option<Place>>,
+    /// Memory that the library knows, by the client's number for it: the library's handle, and whether it is a window.
+    registered: Mutex<HashMap<u64, (u64, bool)>>,
+    registrations: AtomicU64,
     /// Operations that it has done, so that the library need not make connections for it any more.
     met: Mutex<HashSet<Way>>,
 }
@@ -145,6 +152,7 @@ impl Collectives {
             open,
             library: OnceLock::new(),
             known: Mutex::default(),
+            endings: Arc::default(),
             attended: AtomicBool::new(false),
             patience: patience.unwrap_or(lost::PATIENCE),
         }
@@ -180,37 +188,45 @@ impl Collectives {
         }
     }
 
-    /// Ends all of a context, or all at the session's end. Whoever waits for other ranks in one does so no longer.
-    pub(crate) fn release(&self, api: &dyn CudaApi, bonds: &Bonds, context: Option<u64>) {
+    /// Begins to end all of a context, or all at the session's end. Whoever waits for other ranks in one does so no longer.
+    pub(crate) fn release(
+        &self,
+        api: &Arc<dyn CudaApi>,
+        bonds: &Bonds,
+        context: Option<u64>,
+    ) -> Vec<Arc<Communicator>> {
         let is_of = |of: u64| context.is_none_or(|context| context == of);
-        let mut ended = Vec::new();
+        let mut live = Vec::new();
         lock(&self.known).retain(|_, known| match known {
-            Known::Making(of) if is_of(*of) => {
+            Known::Making(making) if is_of(making.context) => {
                 *known = Known::GivenUp;
                 true
             }
             Known::There(communicator) if is_of(communicator.context.id) => {
-                ended.push(Arc::clone(communicator));
+                live.push(Arc::clone(communicator));
                 false
             }
             _ => true,
         });
-        let Some(library) = self.library.get().and_then(Option::as_ref) else {
-            return;
-        };
-        for communicator in ended {
-            if !communicator.end() {
-                communicator.context.enter(api);
-                let _ = communicator.abort(&**library);
-                context::look_again();
+        let library = self.library.get().and_then(Option::as_ref);
+        for communicator in &live {
+            if let (false, Some(library)) = (communicator.end(), library) {
+                self.endings.abort(communicator, api, library);
             }
-            drop(lock(&communicator.losing));
-            communicator.put_away();
             // At the session's end the others hear of that.
             if let (Some(bond), Some(_)) = (&communicator.bond, context) {
                 bonds.part(bond, communicator.number);
             }
         }
+        let mut ending = self.endings.all();
+        ending.retain(|communicator| is_of(communicator.context.id));
+        ending.extend(live);
+        once_each(ending.iter()).into_iter().cloned().collect()
+    }
+
+    /// Waits for the ends of communicators, but no longer than that.
+    pub(crate) fn join(&self, ending: &[Arc<Communicator>], patience: Duration) {
+        self.endings.join(ending, patience);
     }
 }
 
@@ -222,15 +238,24 @@ impl Communicator {
             .compare_exchange(first.0, first.1, Ordering::AcqRel, Ordering::Acquire);
     }
 
+    /// Whether it is in this context; under its number there may have been another.
+    pub(crate) fn is_in(&self, context: &Arc<Context>) -> bool {
+        Arc::ptr_eq(&self.context, context)
+    }
+
     /// Has nobody use it any more; whether somebody did before.
     fn end(&self) -> bool {
-        let ended = self.ended.swap(true, Ordering::AcqRel);
+        self.ended.swap(true, Ordering::AcqRel)
+    }
+
+    /// Waits for questions to the library about it, which has ended.
+    fn settle_asks(&self) {
         drop(self.asks.write().unwrap_or_else(PoisonError::into_inner));
-        ended
     }
 
     /// Aborts it, which has ended. A call that is under way comes to its end first, unless it waits for other ranks.
-    fn abort(&self, library: &dyn Library) -> Result<(), i32> {
+    fn abort(&self, library: &dyn Library) {
+        self.settle_asks();
         let deadline = Instant::now() + CALL;
         let mut taken = None;
         while taken.is_none() && Instant::now() < deadline {
@@ -241,12 +266,12 @@ impl Communicator {
         }
         let of = self.made.communicator;
         if taken.is_none() && library.end(of, End::Revoke).is_ok() {
-            // Nothing waits for other ranks any more.
+            // Nothing waits for other ranks any more, unless for those of another communicator in the same call.
             taken = Some(SmallVec::from_iter([lock(&self.busy)]));
         }
-        let outcome = library.end(of, End::Abort);
+        // Nobody begins another: it has ended. The library may wait for graphs here, and so must nobody else.
         drop(taken);
-        outcome
+        let _ = library.end(of, End::Abort);
     }
 
     /// Asks the library about it, unless it has ended.
@@ -260,8 +285,32 @@ impl Communicator {
     }
 
     /// The place of its parked operations.
-    fn places(&self) -> Places {
+    pub(crate) fn places(&self) -> Places {
         lock(&self.last).iter().copied().collect()
+    }
+
+    /// Keeps a handle of the library's; the client's number for it. NULL is none: there was nothing to keep.
+    fn keep_registration(&self, handle: u64, window: bool) -> u64 {
+        if handle == 0 {
+            return 0;
+        }
+        let number = self.registrations.fetch_add(1, Ordering::Relaxed) + 1;
+        lock(&self.registered).insert(number, (handle, window));
+        number
+    }
+
+    /// The handle of a number, which ends with that.
+    fn take_registration(&self, number: u64, window: bool) -> Result<u64, i32> {
+        let mut registered = lock(&self.registered);
+        match registered.get(&number) {
+            Some((handle, of)) if *of == window => {
+                let handle = *handle;
+                registered.remove(&number);
+                Ok(handle)
+            }
+            None if number == 0 => Ok(0),
+            _ => Err(result::INVALID_ARGUMENT),
+        }
     }
 }
 
@@ -332,6 +381,16 @@ fn enqueue(library: &dyn Library, ready: &[Ready]) -> Result<(), i32> {
 }
 
 impl Shared {
+    /// Has the next operations of communicators stand behind what is parked at a stream.
+    pub(crate) fn put_behind(&self, all: &[Arc<Communicator>], key: u64) -> Option<Place> {
+        let places = self.streams.place(key);
+        let last = places.into_iter().find(|(of, _)| *of == key);
+        for communicator in all {
+            *lock(&communicator.last) = last;
+        }
+        last
+    }
+
     /// Runs operations whose turn has come, on a thread that may wait.
     fn run_collectives(&self, request: Posted, ready: &[Ready], counts: bool) {
         let Some(library) = self.collectives.library() else {
@@ -396,9 +455,12 @@ impl Shared {
         members: &[Member],
         contexts: &[Arc<Context>],
         parents: &[Option<Arc<Communicator>>],
+        bonds: &[Option<Bond>],
     ) -> Result<Vec<i32>, i32> {
-        let library = self.collectives.library();
-        let library = library.ok_or(result::INVALID_USAGE)?;
+        let Some(library) = self.collectives.library() else {
+            self.forget_unmade(members, bonds);
+            return Err(result::INVALID_USAGE);
+        };
         let parent = |number: usize| {
             let parent = parents[number].as_ref();
             parent.map_or(nccl::Communicator(0), |parent| parent.made.communicator)
@@ -434,58 +496,58 @@ impl Shared {
             .into_iter()
             .map(|parent| lock(&parent.busy))
             .collect();
+        let parting = lost::Parting::of(members, parents);
         let ended = parents.iter().flatten().find(|parent| parent.has_ended());
         let made = match ended {
             Some(parent) => Err(parent.gone()),
             None => library.make(&described, &enter),
         };
-        drop(taken);
+        drop((parting, taken));
         context::look_again();
         if made.is_err() {
             log::warn!("no communicator: {}", library.text());
         }
-        let made = made.inspect_err(|_| {
-            let mut known = lock(&self.collectives.known);
-            members
-                .iter()
-                .for_each(|member| _ = known.remove(&member.number));
-        })?;
+        let made = made.inspect_err(|_| self.forget_unmade(members, bonds))?;
         let mut facts = Vec::new();
-        let all = members.iter().zip(contexts).zip(parents);
-        for (((member, context), parent), made) in all.zip(made) {
-            let bond = lost::bond_of(&member.origin, parent.as_deref());
+        let all = members.iter().zip(contexts).zip(bonds);
+        for (((member, context), bond), made) in all.zip(made) {
             let mut known = lock(&self.collectives.known);
-            let wanted = matches!(known.remove(&member.number), Some(Known::Making(_)));
-            let Some(made) = made else {
-                facts.extend([-1, -1]);
+            let making = match known.remove(&member.number) {
+                Some(Known::Making(making)) => Some(making),
+                _ => None,
+            };
+            facts.extend(made.map_or([-1, -1], |made| [made.rank, made.ranks]));
+            let (Some(made), Some(making)) = (made, making) else {
+                drop(known);
+                if let Some(made) = made {
+                    let _ = library.end(made.communicator, End::Abort);
+                }
+                self.part(member.number, *bond);
                 continue;
             };
-            facts.extend([made.rank, made.ranks]);
-            if !wanted {
-                drop(known);
-                let _ = library.end(made.communicator, End::Abort);
-                continue;
+            if made.ranks < 2 {
+                self.part(member.number, *bond);
             }
             let communicator = Arc::new(Communicator {
                 number: member.number,
                 made,
                 context: Arc::clone(context),
-                bond,
+                bond: *bond,
                 children: AtomicU32::new(0),
-                bereaved: AtomicBool::new(false),
+                parting: AtomicU32::new(0),
+                bereaved: making.bereaved,
                 lost: AtomicBool::new(false),
-                losing: Mutex::default(),
                 latest: Mutex::default(),
                 busy: Mutex::default(),
                 failed: AtomicI32::new(result::SUCCESS),
                 ended: AtomicBool::new(false),
                 asks: RwLock::default(),
                 last: Mutex::default(),
+                registered: Mutex::default(),
+                registrations: AtomicU64::new(0),
                 met: Mutex::default(),
             });
-            known.insert(member.number, Known::There(Arc::clone(&communicator)));
-            drop(known);
-            self.attend(&communicator);
+            known.insert(member.number, Known::There(communicator));
         }
         Ok(facts)
     }
@@ -512,11 +574,14 @@ impl Shared {
     }
 
     /// Ends a communicator.
-    fn end_communicator(&self, communicator: &Communicator, how: End) -> Result<(), i32> {
+    fn end_communicator(&self, communicator: &Arc<Communicator>, how: End) -> Result<(), i32> {
         let library = self.collectives.library();
         let library = library.ok_or(result::INVALID_USAGE)?;
         match how {
             End::Finalize | End::Suspend | End::Resume => {
+                if how == End::Finalize {
+                    self.wait_for_last(communicator);
+                }
                 self.with_communicator(communicator, |library, of| {
                     lock(&communicator.met).clear();
                     library.end(of, how)
@@ -534,10 +599,14 @@ impl Shared {
                 Ok(())
             }
             End::Destroy => {
+                self.wait_for_last(communicator);
                 let outcome =
                     self.with_communicator(communicator, |library, of| match communicator.end() {
                         true => Err(communicator.gone()),
-                        false => library.end(of, how),
+                        false => self.collectives.endings.during(communicator, || {
+                            communicator.settle_asks();
+                            library.end(of, how)
+                        }),
                     });
                 self.forget(communicator);
                 match communicator.is_lost() {
@@ -550,13 +619,11 @@ impl Shared {
                 if communicator.end() {
                     return Err(result::INVALID_ARGUMENT);
                 }
+                let collectives = &self.collectives;
+                collectives.endings.abort(communicator, &self.api, library);
                 self.forget(communicator);
-                if communicator.context.enter(&*self.api) != CUDA_SUCCESS {
-                    return Err(result::CUDA_ERROR);
-                }
-                let outcome = communicator.abort(&**library);
-                context::look_again();
-                outcome
+                collectives.join(std::slice::from_ref(communicator), ABORT);
+                Ok(())
             }
         }
     }
@@ -663,7 +730,7 @@ pub(crate) enum Request {
     End(End),
     /// Makes memory known: address, bytes, flags of a window.
     Register(u64, u64, Option<i32>),
-    /// Has memory forgotten: the handle, and whether it is a window.
+    /// Has memory forgotten: its number, and whether it is a window.
     Deregister(u64, bool),
 }
 
@@ -696,13 +763,16 @@ impl Session {
                         if window.is_some() {
                             lock(&communicator.met).clear();
                         }
-                        library.register(of, address, size, window)
+                        let handle = library.register(of, address, size, window)?;
+                        Ok(communicator.keep_registration(handle, window.is_some()))
                     })
                 }
-                Request::Deregister(known, window) => shared
-                    .with_communicator(&communicator, |library, of| {
-                        library.deregister(of, known, window).map(|()| 0)
-                    }),
+                Request::Deregister(known, window) => {
+                    shared.with_communicator(&communicator, |library, of| {
+                        let handle = communicator.take_registration(known, window)?;
+                        library.deregister(of, handle, window).map(|()| 0)
+                    })
+                }
             };
             tell(shared, outcome);
         });
@@ -728,6 +798,7 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let mut contexts = Vec::new();
         let mut parents = Vec::new();
+        let mut bonds = Vec::new();
         let mut orphaned = false;
         for member in &members {
             let context = self.contexts.get(&member.context);
@@ -739,6 +810,8 @@ impl Session {
             };
             let found = parent.and_then(|parent| self.shared.collectives.find(parent));
             orphaned |= parent.is_some() && found.is_none();
+            // Here, and whatever comes of it: all ranks count what comes of a communicator in the same order.
+            bonds.push(lost::bond_of(&member.origin, found.as_deref()));
             parents.push(found);
         }
         let mut known = lock(&self.shared.collectives.known);
@@ -747,24 +820,34 @@ impl Session {
             () if known.len() + members.len() > LIMIT => Some(result::SYSTEM_ERROR),
             () => None,
         };
-        for member in members.iter().filter(|_| refused.is_none()) {
-            if known
-                .insert(member.number, Known::Making(member.context))
-                .is_some()
-            {
+        let tell: lost::Tell = Arc::new(Mutex::new(Some(Box::new(tell))));
+        let mut makings = Vec::new();
+        let members_made = members.iter().enumerate().filter(|_| refused.is_none());
+        for (at, member) in members_made {
+            let making = Making::new(member.context, &tell);
+            let is_alone = matches!(member.origin, Origin::Join { ranks: ..2, .. });
+            if !is_alone {
+                makings.push((member.number, bonds[at], Arc::clone(&making.bereaved)));
+            }
+            if known.insert(member.number, Known::Making(making)).is_some() {
                 return Err(unknown("free number of a communicator", member.number));
             }
         }
         drop(known);
+        for (number, bond, bereaved) in makings {
+            self.shared.attend(number, bond, bereaved);
+        }
         self.wait(move |shared| {
-            if let Some(refused) = refused {
-                return tell(shared, Err(refused));
-            }
-            for parent in parents.iter().flatten() {
-                shared.streams.wait(&parent.places());
-            }
-            let outcome = shared.make_communicators(&members, &contexts, &parents);
-            tell(shared, outcome);
+            let outcome = match refused {
+                Some(refused) => Err(refused),
+                None => {
+                    for parent in parents.iter().flatten() {
+                        shared.streams.wait(&parent.places());
+                    }
+                    shared.make_communicators(&members, &contexts, &parents, &bonds)
+                }
+            };
+            lost::tell_once(shared, &tell, outcome);
         });
         Ok(())
     }
@@ -873,11 +956,7 @@ impl Session {
         // A place of its own stream is its order anyway.
         after.retain(|(key, _)| *key != first.key);
         shared.park(&first, after, Box::new(run));
-        let places = shared.streams.place(first.key);
-        let own = places.into_iter().find(|(key, _)| *key == first.key);
-        for communicator in all {
-            *lock(&communicator.last) = own;
-        }
+        let own = shared.put_behind(&all, first.key);
         for other in others {
             let behind: Places = own.into_iter().collect();
             shared.park(&other, behind, Box::new(|_| {}));

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use towline_backend::cuda as wire;
@@ -215,22 +215,23 @@ impl Session {
         self.park(number, call, target, after, op);
     }
 
-    /// As [`Self::issue`], for a launch.
+    /// As [`Self::issue`], for a launch; whether it is parked.
     pub(crate) fn issue_launch(
         &mut self,
         number: u64,
         call: u16,
         target: &Target,
+        after: Places,
         op: impl FnOnce(&Arc<Shared>, &Target) -> CUresult + Send + 'static,
-    ) {
-        if self.shared.is_clear(target, &[]) {
+    ) -> bool {
+        if self.shared.is_clear(target, &after) {
             let admission = self.shared.admit(target);
             if admission != Admission::Held {
                 let status = self.run(target, op);
                 let counts = admission == Admission::Counted;
                 self.shared.launched(target, counts);
                 self.shared.settle(number, call, target.id, status);
-                return;
+                return false;
             }
         }
         let go = move |shared: &Arc<Shared>, target: &Target| {
@@ -239,7 +240,8 @@ impl Session {
             shared.launched(target, counts);
             status
         };
-        self.park(number, call, target, Places::new(), go);
+        self.park(number, call, target, after, go);
+        true
     }
 
     /// Runs `op` with the stream's context current.
@@ -397,9 +399,10 @@ impl Session {
         });
         self.shared.start(move |shared| {
             // First: what they wait for may never come.
-            shared
-                .collectives
-                .release(&*shared.api, &shared.counters.bonds, Some(context.id));
+            let collectives = &shared.collectives;
+            let bonds = &shared.counters.bonds;
+            let mut ending = collectives.release(&shared.api, bonds, Some(context.id));
+            ending.retain(|communicator| communicator.is_in(&context));
             shared.streams.wait(&places);
             if !shared.ended() {
                 // Reads and writes under way end with the device's work.
@@ -407,11 +410,14 @@ impl Session {
                     // SAFETY: the context is current.
                     unsafe { shared.api.cuCtxSynchronize() };
                 }
-                let idle = || Arc::strong_count(&context) == 1;
+                let idle = || Arc::strong_count(&context) == 1 + ending.len();
                 shared.streams.wait_until(idle);
             }
             shared.streams.forget(&context);
             shared.end_graphs(context.id);
+            // The library waits for graphs that have its operations.
+            collectives.join(&ending, PATIENCE);
+            drop(ending);
             shared.release_opened_in(context.id);
             shared.release_beacons(Some(context.id));
             for stream in streams {
@@ -509,17 +515,12 @@ impl Serve for Session {
 
     /// Gives everything back. For a worker process its end does the same; in-process tests look.
     fn release_all(&mut self) {
-        let (shared, (ended, is_over)) = (Arc::clone(&self.shared), mpsc::channel());
-        let release = move || {
-            shared
-                .collectives
-                .release(&*shared.api, &shared.counters.bonds, None);
-            let _ = ended.send(());
-        };
+        let (api, bonds) = (&self.shared.api, &self.shared.counters.bonds);
+        let collectives = &self.shared.collectives;
+        let ending = collectives.release(api, bonds, None);
         // A library may wait for graphs that have its operations, which end later.
-        if std::thread::Builder::new().spawn(release).is_ok() {
-            let _ = is_over.recv_timeout(PATIENCE);
-        }
+        collectives.join(&ending, PATIENCE);
+        drop(ending);
         self.shared.streams.end();
         if !self.shared.streams.join(PATIENCE) {
             log::debug!("kernels still run at the session's end");

@@ -3,21 +3,21 @@
 //!
 //! The supervisor tells of the ends of sessions on its server, by [bonds](crate::bonds), and the library of connections to others that broke.
 //! A thread looks at both. Operations that have not come to their end some time later are ended with the communicator; a program whose other
-//! ranks end early, and that has nothing left to do with them, notices nothing.
+//! ranks end early, and that has nothing left to do with them, notices nothing. The making of a communicator counts as an operation of it, and
+//! that of its parent's parts as one of the parent.
 
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
 use towline_backend::nccl::{Collectives as Library, result};
-use towline_wire::cuda::collective::Origin;
+use towline_wire::cuda::collective::{Member, Origin};
 
-use super::{Communicator, FAILED, Known, Posted, Shared};
+use super::{Communicator, FAILED, Known, PAUSE, Posted, Shared};
 use crate::bonds::{BOND_BYTES, Bond};
-use crate::cuda::context;
 use crate::cuda::shared::lock;
 use crate::cuda::streams::Target;
 use crate::link::Raw;
@@ -36,6 +36,72 @@ pub(super) struct Latest {
     streams: SmallVec<[(u64, Posted); 2]>,
     /// Since when they have been seen to wait for a rank that is gone.
     waiting_since: Option<Instant>,
+}
+
+/// Tells the client what came of communicators that were made together, for each what two facts say; once.
+pub(super) type Tell = Arc<Mutex<Option<Box<dyn FnOnce(&Arc<Shared>, Made) + Send>>>>;
+type Made = Result<Vec<i32>, i32>;
+
+pub(super) fn tell_once(shared: &Arc<Shared>, tell: &Tell, made: Made) {
+    let tell = lock(tell).take();
+    if let Some(tell) = tell {
+        tell(shared, made);
+    }
+}
+
+/// A communicator that is being made.
+pub(super) struct Making {
+    /// The context's number.
+    pub(super) context: u64,
+    /// The session of another rank is gone.
+    pub(super) bereaved: Arc<AtomicBool>,
+    waiting_since: Option<Instant>,
+    tell: Tell,
+}
+
+impl Making {
+    pub(super) fn new(context: u64, tell: &Tell) -> Self {
+        Self {
+            context,
+            bereaved: Arc::default(),
+            waiting_since: None,
+            tell: Arc::clone(tell),
+        }
+    }
+
+    /// Whether it has waited for long for a rank that is gone.
+    fn is_lost(&mut self, patience: Duration) -> bool {
+        if !self.bereaved.load(Ordering::Acquire) {
+            return false;
+        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        since.elapsed() >= patience
+    }
+}
+
+/// Communicators of which others are made by all of their ranks.
+pub(super) struct Parting(Vec<Arc<Communicator>>);
+
+impl Parting {
+    pub(super) fn of(members: &[Member], parents: &[Option<Arc<Communicator>>]) -> Self {
+        // Ranks that are gone have no part in a shrink.
+        let is_split = |member: &Member| matches!(member.origin, Origin::Split { .. });
+        let all = members.iter().zip(parents);
+        let split = all.filter(|(member, _)| is_split(member));
+        let parents: Vec<_> = split.filter_map(|(_, parent)| parent.clone()).collect();
+        for parent in &parents {
+            parent.parting.fetch_add(1, Ordering::AcqRel);
+        }
+        Self(parents)
+    }
+}
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        for parent in &self.0 {
+            parent.parting.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
 }
 
 /// The name of the bond between the ranks of a communicator: each derives the same.
@@ -110,19 +176,15 @@ impl Communicator {
 }
 
 impl Shared {
-    /// Binds a communicator to its ranks in other sessions, and has a thread look after it.
-    pub(super) fn attend(self: &Arc<Self>, communicator: &Arc<Communicator>) {
-        if communicator.made.ranks < 2 {
-            return;
-        }
-        if let Some(bond) = communicator.bond {
-            let bereaved = Arc::downgrade(communicator);
-            let ear = move || {
-                if let Some(communicator) = bereaved.upgrade() {
-                    communicator.bereaved.store(true, Ordering::Release);
-                }
-            };
-            let number = communicator.number;
+    /// Binds a communicator that is to be made to its ranks in other sessions, and has a thread look after it.
+    pub(super) fn attend(
+        self: &Arc<Self>,
+        number: u64,
+        bond: Option<Bond>,
+        bereaved: Arc<AtomicBool>,
+    ) {
+        if let Some(bond) = bond {
+            let ear = move || bereaved.store(true, Ordering::Release);
             self.counters.bonds.bind(bond, number, Box::new(ear));
         }
         if self.collectives.attended.swap(true, Ordering::AcqRel) {
@@ -140,36 +202,82 @@ impl Shared {
     pub(super) fn forget(&self, communicator: &Communicator) {
         communicator.put_away();
         lock(&self.collectives.known).remove(&communicator.number);
-        if let Some(bond) = &communicator.bond {
-            self.counters.bonds.part(bond, communicator.number);
+        self.part(communicator.number, communicator.bond);
+    }
+
+    /// Ends the bond of a communicator.
+    pub(super) fn part(&self, number: u64, bond: Option<Bond>) {
+        if let Some(bond) = &bond {
+            self.counters.bonds.part(bond, number);
         }
     }
 
-    /// Ends a communicator that waits for a rank that is gone.
-    fn tend(&self, communicator: &Communicator, library: &dyn Library, patience: Duration) {
+    /// Communicators have not come about.
+    pub(super) fn forget_unmade(&self, members: &[Member], bonds: &[Option<Bond>]) {
+        for (member, bond) in members.iter().zip(bonds) {
+            lock(&self.collectives.known).remove(&member.number);
+            self.part(member.number, *bond);
+        }
+    }
+
+    /// Waits for the end of a communicator's operations: the library would wait for them too, and could not be stopped any more.
+    pub(super) fn wait_for_last(&self, communicator: &Communicator) {
+        while !communicator.has_ended() && !self.ended() && self.is_pending(communicator) {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Gives up communicators whose making waits for a rank that is gone.
+    fn give_lost_up(self: &Arc<Self>, patience: Duration) {
+        let mut known = lock(&self.collectives.known);
+        let mut lost: Vec<Tell> = Vec::new();
+        for known in known.values_mut() {
+            if let Known::Making(making) = known
+                && making.is_lost(patience)
+            {
+                lost.push(Arc::clone(&making.tell));
+            }
+        }
+        // With those that are made together with them.
+        for known in known.values_mut() {
+            if let Known::Making(making) = known
+                && lost.iter().any(|lost| Arc::ptr_eq(lost, &making.tell))
+            {
+                *known = Known::GivenUp;
+            }
+        }
+        drop(known);
+        for tell in &lost {
+            log::warn!("a communicator is not made: it waits for a rank that is gone");
+            tell_once(self, tell, Err(result::REMOTE_ERROR));
+            self.flush();
+        }
+    }
+
+    /// Has nobody use a communicator any more that waits for a rank that is gone; whether it does.
+    fn lose(&self, communicator: &Communicator, library: &dyn Library, patience: Duration) -> bool {
         if communicator.has_ended() {
-            return;
+            return false;
         }
         let Some(cause) = communicator.cause(library) else {
-            return;
+            return false;
         };
         let is_pending = self.is_pending(communicator);
         let mut latest = lock(&communicator.latest);
         if !is_pending {
             latest.waiting_since = None;
-            return;
+            return false;
         }
         let since = *latest.waiting_since.get_or_insert_with(Instant::now);
         if since.elapsed() < patience {
-            return;
+            return false;
         }
         let streams = std::mem::take(&mut latest.streams);
         drop(latest);
-        let _losing = lock(&communicator.losing);
         communicator.fail(cause);
         communicator.lost.store(true, Ordering::Release);
         if communicator.end() {
-            return;
+            return false;
         }
         log::warn!(
             "rank {} of {} waits for a rank that is gone: its collectives fail",
@@ -180,16 +288,13 @@ impl Shared {
         for (stream, (number, call)) in streams {
             self.settle(number, call, stream, FAILED);
         }
-        if communicator.context.enter(&*self.api) == CUDA_SUCCESS {
-            let _ = communicator.abort(library);
-            context::look_again();
-        }
-        communicator.put_away();
+        true
     }
 
     /// Whether operations have not come to their end.
     fn is_pending(&self, communicator: &Communicator) -> bool {
-        if !self.streams.have_passed(&communicator.places()) {
+        let parts = communicator.parting.load(Ordering::Acquire) > 0;
+        if parts || !self.streams.have_passed(&communicator.places()) {
             return true;
         }
         let latest = lock(&communicator.latest);
@@ -219,9 +324,15 @@ fn look_after(shared: &Weak<Shared>, patience: Duration) {
             })
             .filter(|communicator| communicator.made.ranks > 1)
             .collect();
-        for communicator in known {
-            shared.tend(&communicator, &**library, patience);
+        // All are lost before one is aborted.
+        let lost = known
+            .into_iter()
+            .filter(|communicator| shared.lose(communicator, &**library, patience));
+        for communicator in lost.collect::<Vec<_>>() {
+            let endings = &shared.collectives.endings;
+            endings.abort(&communicator, &shared.api, library);
         }
+        shared.give_lost_up(patience);
         // A context that is about to end waits until nobody holds it.
         shared.streams.wake();
     }

@@ -348,6 +348,12 @@ impl Exec {
         )
     }
 
+    /// The communicators of its collectives that are still there.
+    pub(crate) fn communicators(&self) -> SmallVec<[Arc<Communicator>; 2]> {
+        let all = self.communicators.iter();
+        all.filter_map(Weak::upgrade).collect()
+    }
+
     /// A launch has come, an upload or a change of values.
     pub(crate) fn park(self: Arc<Self>, shared: &Arc<Shared>) -> Parked {
         self.parked.fetch_add(1, Ordering::AcqRel);
@@ -365,11 +371,7 @@ impl Exec {
         request: Posted,
         expecting: &[(Arc<Call>, u64)],
     ) -> CUresult {
-        let communicators: SmallVec<[Arc<Communicator>; 2]> = self
-            .communicators
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
+        let communicators = self.communicators();
         // Numbers in the order of the driver's launches.
         let launching = lock(&self.launching);
         for (call, number) in expecting {

@@ -478,11 +478,16 @@ impl Session {
                 return Ok(());
             }
         };
+        let communicators = exec.communicators();
+        // Ranks come to operations of one communicator in the same order.
+        let after = communicators.iter().flat_map(|one| one.places()).collect();
         let exec = exec.park(&self.shared);
         let go = move |shared: &Arc<Shared>, target: &Target| {
             exec.launch(shared, target, (number, call), &expecting)
         };
-        self.issue_launch(number, call, &target, go);
+        if self.issue_launch(number, call, &target, after, go) {
+            self.shared.put_behind(&communicators, target.key);
+        }
         Ok(())
     }
 
