@@ -19,8 +19,11 @@ const NO_REQUIREMENTS: CUDA_ARRAY_MEMORY_REQUIREMENTS = CUDA_ARRAY_MEMORY_REQUIR
     reserved: [0; 4],
 };
 
-/// Bytes of an array's elements, over its levels; those of sparse ones, which hold none before some are mapped, too. Formats that pack
-/// several channels in fewer bytes count as if they did not.
+/// Bytes of a row, and rows, that drivers lay arrays out in multiples of (seen with driver 580 on an H200).
+const LAID_OUT: [u64; 2] = [64, 8];
+
+/// Bytes of an array as it is laid out, over its levels; those of sparse ones, which hold none before some are mapped, too. Formats that
+/// pack several channels in fewer bytes count as if they did not.
 fn bytes_of(descriptor: &CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> u64 {
     let channel = match descriptor.Format {
         CU_AD_FORMAT_UNSIGNED_INT8 | CU_AD_FORMAT_SIGNED_INT8 => 1,
@@ -31,7 +34,12 @@ fn bytes_of(descriptor: &CUDA_ARRAY3D_DESCRIPTOR, levels: u32) -> u64 {
     let sides = [descriptor.Width, descriptor.Height, descriptor.Depth];
     let level = |level: u32| {
         let shrunk = sides.map(|side| (side as u64).checked_shr(level).unwrap_or(0).max(1));
-        shrunk.into_iter().fold(element, u64::saturating_mul)
+        let [width, height, depth] = shrunk;
+        let laid_out = |length: u64, unit: u64| length.checked_next_multiple_of(unit);
+        let [row, rows] = LAID_OUT;
+        let row = laid_out(element.saturating_mul(width), row).unwrap_or(u64::MAX);
+        let rows = laid_out(height, rows).unwrap_or(u64::MAX);
+        row.saturating_mul(rows).saturating_mul(depth)
     };
     // More levels than the widest side has bits repeat the last, and the driver makes none of them.
     (0..levels.clamp(1, 64)).fold(0, |sum: u64, at| sum.saturating_add(level(at)))
@@ -338,5 +346,31 @@ impl Session {
             shared.answer(number, status, &[]);
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_count_as_drivers_lay_them_out() {
+        let bytes = |width, height, levels| {
+            let descriptor = CUDA_ARRAY3D_DESCRIPTOR {
+                Width: width,
+                Height: height,
+                Depth: 0,
+                Format: CU_AD_FORMAT_UNSIGNED_INT8,
+                NumChannels: 1,
+                Flags: 0,
+            };
+            bytes_of(&descriptor, levels)
+        };
+        assert_eq!(bytes(1, 0, 1), 512);
+        assert_eq!(bytes(65_536, 0, 1), 524_288);
+        assert_eq!(bytes(1, 32_768, 1), 2 << 20);
+        assert_eq!(bytes(100, 32_768, 1), 4 << 20);
+        assert_eq!(bytes(128, 16, 2), 128 * 16 + 64 * 8);
+        assert_eq!(bytes(usize::MAX, usize::MAX, 1), u64::MAX);
     }
 }
