@@ -6,6 +6,8 @@ mod blocks;
 mod collectives;
 #[path = "support/graphs.rs"]
 mod graphs;
+#[path = "support/limits.rs"]
+mod limits;
 #[path = "support/room.rs"]
 mod room;
 #[path = "support/shared_host.rs"]
@@ -246,9 +248,18 @@ impl Client {
     }
 
     fn start_load(&self, module: wire::ModuleHandle, image: &[u8], payload: u64) -> u64 {
-        let number = self.post(&wire::ModuleLoad {
+        let number = self.ask_load(module, image, image.len() as u64, payload);
+        if payload != 0 {
+            self.fill(payload, image);
+        }
+        number
+    }
+
+    /// Asks for an image that is said to have `size` bytes.
+    fn ask_load(&self, module: wire::ModuleHandle, image: &[u8], size: u64, payload: u64) -> u64 {
+        self.post(&wire::ModuleLoad {
             digest: &[0; 32],
-            size: image.len() as u64,
+            size,
             payload,
             image_size: if payload == 0 { image.len() as u64 } else { 0 },
             image: (payload == 0).then_some(image),
@@ -260,11 +271,7 @@ impl Client {
             log_room: 0,
             info_room: 0,
             module,
-        });
-        if payload != 0 {
-            self.fill(payload, image);
-        }
-        number
+        })
     }
 
     fn allocate(&self, size: u64) -> u64 {
@@ -1440,7 +1447,8 @@ fn code_of_a_session_ends_at_its_limit() {
     let second = wire::ModuleHandle(MODULE.0 + 100);
     limit(image * 3 / 2);
     for payload in [0, 90] {
-        let refused = client.start_load(second, IMAGE, payload);
+        // What is not granted is not wanted.
+        let refused = client.ask_load(second, IMAGE, image, payload);
         assert_eq!(client.status_of(refused), CUDA_ERROR_OUT_OF_MEMORY);
     }
     limit(image + graph.encode().len() as u64 * 8);

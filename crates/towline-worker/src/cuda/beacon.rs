@@ -445,7 +445,14 @@ mod tests {
     }
 
     fn context() -> Arc<Context> {
-        Arc::new(Context::new(1, std::ptr::null_mut(), (0, 0), true, 0))
+        Arc::new(Context::new(
+            1,
+            std::ptr::null_mut(),
+            (0, 0),
+            true,
+            0,
+            &Arc::default(),
+        ))
     }
 
     /// What a session makes of a page that it opens.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use towline_backend::cuda::*;
 
-use super::pinned::Pinned;
+use super::pinned::{Pinned, PinnedBytes};
 use super::signal::Signal;
 use super::streams::Depth;
 use crate::link::Raw;
@@ -57,6 +57,7 @@ impl Context {
         (place, device): (u32, CUdevice),
         primary: bool,
         bytes: u64,
+        pinned: &Arc<PinnedBytes>,
     ) -> Self {
         Self {
             id,
@@ -65,7 +66,7 @@ impl Context {
             place,
             primary,
             bytes,
-            pinned: Pinned::default(),
+            pinned: Pinned::of(pinned),
             signal: Signal::default(),
             depth: Arc::default(),
             events: Mutex::default(),

@@ -2,9 +2,11 @@
 //! cut into small ones where they are wanted, and is whole again when all of them have come back.
 //!
 //! A stream waits for blocks of its own only, which come back in its order: two streams would wait for each other's otherwise, though a
-//! kernel on one may wait for the copy on the other. So the limit holds for streams that have blocks; one that has none gets its first.
+//! kernel on one may wait for the copy on the other. So the limit of a context holds for streams that have blocks; one that has none gets
+//! its first. All of it, and what graphs have, counts towards the session's limits.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::cuda::*;
 
@@ -16,13 +18,46 @@ pub(crate) const SMALL: usize = 128 << 10;
 pub(crate) const LARGE: usize = 4 << 20;
 /// Most pinned memory of a context, but for the first block of a stream.
 const LIMIT: usize = 1 << 30;
+/// Most pinned memory of a session: for blocks, for graphs, and for the first blocks of streams. Blocks leave room for graphs, and both for
+/// streams that would not go on otherwise.
+const SESSION_LIMIT: u64 = 2 << 30;
+pub(crate) const GRAPH_LIMIT: u64 = 3 << 30;
+const FIRST_LIMIT: u64 = 4 << 30;
 /// All small blocks of a large one.
 const ALL: u32 = u32::MAX;
 const _: () = assert!(LARGE / SMALL == ALL.count_ones() as usize);
 
+/// Pinned memory of a session, in bytes.
+#[derive(Debug, Default)]
+pub(crate) struct PinnedBytes(AtomicU64);
+
+impl PinnedBytes {
+    /// Counts memory that is about to be pinned; `None` where that would be more than `limit` in all.
+    pub(crate) fn take(self: &Arc<Self>, bytes: u64, limit: u64) -> Option<Counted> {
+        let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
+        let order = Ordering::Relaxed;
+        self.0.fetch_update(order, order, more).ok()?;
+        Some(Counted(Arc::clone(self), bytes))
+    }
+}
+
+/// Memory that counts as pinned for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Counted(Arc<PinnedBytes>, u64);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let Self(all, bytes) = self;
+        all.0.fetch_sub(*bytes, Ordering::Relaxed);
+    }
+}
+
 /// See the module's text.
 #[derive(Default)]
-pub(crate) struct Pinned(Mutex<State>);
+pub(crate) struct Pinned {
+    state: Mutex<State>,
+    all: Arc<PinnedBytes>,
+}
 
 #[derive(Default)]
 struct State {
@@ -37,6 +72,7 @@ struct Slab {
     memory: Raw,
     /// A bit for each small block that is free.
     free: u32,
+    _counted: Counted,
 }
 
 /// A block in use.
@@ -101,11 +137,19 @@ impl State {
 
 impl Pinned {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block of at least `size` bytes, which must be at most [`LARGE`]; whatever the limit, if it is the `first` of its stream or
-    /// of its context's signal. The memory's context must be current.
+    /// That of a context, as a part of its session's.
+    pub(crate) fn of(all: &Arc<PinnedBytes>) -> Self {
+        Self {
+            state: Mutex::default(),
+            all: Arc::clone(all),
+        }
+    }
+
+    /// A block of at least `size` bytes, which must be at most [`LARGE`]; whatever the context's limit, if it is the `first` of its stream
+    /// or of its context's signal. The memory's context must be current.
     pub(crate) fn take(
         &self,
         api: &dyn CudaApi,
@@ -120,6 +164,9 @@ impl Pinned {
         if !first && state.slabs.len() >= LIMIT / LARGE {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
+        let limit = if first { FIRST_LIMIT } else { SESSION_LIMIT };
+        let counted = self.all.take(LARGE as u64, limit);
+        let counted = counted.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let mut slab = std::ptr::null_mut();
         // SAFETY: one place for the address.
         let status = unsafe { api.cuMemHostAlloc(&raw mut slab, LARGE, CU_MEMHOSTALLOC_PORTABLE) };
@@ -130,6 +177,7 @@ impl Pinned {
         state.slabs.push(Slab {
             memory: Raw(slab),
             free: ALL,
+            _counted: counted,
         });
         state.whole.push(index);
         state.pop(large).ok_or(CUDA_ERROR_OUT_OF_MEMORY)

@@ -94,7 +94,14 @@ mod tests {
     use super::*;
 
     fn context(id: u64) -> Arc<Context> {
-        Arc::new(Context::new(id, null_mut(), (0, 0), true, 0))
+        Arc::new(Context::new(
+            id,
+            null_mut(),
+            (0, 0),
+            true,
+            0,
+            &Arc::default(),
+        ))
     }
 
     fn found(context: &Arc<Context>, stream: u64) -> Found {

@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use towline_backend::cuda as wire;
@@ -18,6 +18,7 @@ use super::recent::Recent;
 use super::residents::{self, Residents};
 use super::shared::{Arrivals, Shared, lock};
 use super::streams::{Overruns, Place, Places, Target};
+use crate::code::CodeCharge;
 use crate::decode::broken;
 use crate::lane::Serve;
 use crate::link::Raw;
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     /// The driver's numbers of the devices that the client knows.
     pub(crate) devices: Vec<CUdevice>,
     pub(crate) contexts: HashMap<u64, Arc<Context>>,
+    /// The client's number of each device's primary context, which is the same for as long as the session.
+    pub(crate) primaries: HashMap<CUdevice, u64>,
     pub(crate) ahead: Ahead,
     /// The context that messages act in.
     pub(crate) acting: Option<Arc<Context>>,
@@ -75,6 +78,7 @@ impl Session {
             table: Table::default(),
             devices,
             contexts: HashMap::new(),
+            primaries: HashMap::new(),
             ahead,
             acting: None,
             streams: Numbers::default(),
@@ -301,8 +305,16 @@ impl Session {
         }
     }
 
-    /// Gives a native object back once everything that is parked now has run: it may use the object.
-    pub(crate) fn release_later(&mut self, number: u64, call: u16, tag: u8, raw: Raw) {
+    /// Gives a native object back once everything that is parked now has run: it may use the object. The session is charged for its code as
+    /// long.
+    pub(crate) fn release_later(
+        &mut self,
+        number: u64,
+        call: u16,
+        tag: u8,
+        raw: Raw,
+        code: Option<CodeCharge>,
+    ) {
         let places = self.shared.streams.all(None);
         if places.is_empty() {
             let status = self.release(tag, raw);
@@ -317,6 +329,7 @@ impl Session {
                 context.enter(&*api);
             }
             let status = release(&*api, tag, raw);
+            drop(code);
             shared.settle(number, call, 0, status);
             shared.flush();
         });
@@ -354,8 +367,8 @@ impl Session {
                 self.pools.insert(id);
             }
         }
-        for (number, memory, bytes) in imported {
-            self.virtual_memory.import(number, memory, bytes);
+        for (number, memory, bytes, charge) in imported {
+            self.virtual_memory.import(number, memory, bytes, charge);
         }
         Ok(())
     }
@@ -374,10 +387,8 @@ impl Session {
         then: impl FnOnce(&Arc<Shared>, CUresult) + Send + 'static,
     ) {
         let places = self.shared.streams.all(Some(context.id));
-        if context.primary {
-            // A new one under the same number must not meet what is left of this one.
-            lock(&self.shared.ending).insert(context.id, Vec::new());
-        }
+        // A new one under the same number must not meet what is left of this one.
+        lock(&self.shared.ending).insert(context.id, Vec::new());
         if self
             .acting
             .as_ref()
@@ -410,6 +421,8 @@ impl Session {
                     // SAFETY: the context is current.
                     unsafe { shared.api.cuCtxSynchronize() };
                 }
+                // They hold the context.
+                shared.settle_frees();
                 let idle = || Arc::strong_count(&context) == 1 + ending.len();
                 shared.streams.wait_until(idle);
             }
@@ -532,6 +545,7 @@ impl Serve for Session {
         self.release_residents();
         self.end_links(None);
         self.shared.streams.join(PATIENCE);
+        self.shared.settle_frees();
         self.shared.release_opened();
         self.shared.release_beacons(None);
         let contexts = std::mem::take(&mut self.contexts);

@@ -17,6 +17,7 @@ use super::collective::Collectives;
 use super::context::Context;
 use super::graph::Graphs;
 use super::manual::{Imported, Sharing};
+use super::pinned::PinnedBytes;
 use super::placed::Placed;
 use super::streams::{Streams, Target};
 use crate::link::{Link, Raw};
@@ -80,11 +81,12 @@ pub(crate) struct Shared {
     /// Where the parameters of functions and kernels lie in their blocks, by the driver's address of each.
     layouts: RwLock<Numbers<Arc<Layout>>>,
     pub(crate) graphs: Mutex<Graphs>,
+    pub(crate) pinned: Arc<PinnedBytes>,
     /// Memory that the client shares.
     pub(crate) areas: Mutex<Areas>,
     /// Memory at addresses that another server's driver chose.
     pub(crate) placed: Mutex<Placed>,
-    /// Primary contexts whose end is under way, and the requests for a new one that wait for it.
+    /// Contexts whose end is under way, and the requests for a new primary one that wait for it.
     pub(crate) ending: Mutex<HashMap<u64, Vec<u64>>>,
     /// Device memory, by address.
     pub(crate) memory: Mutex<HashMap<u64, Held>>,
@@ -101,6 +103,8 @@ pub(crate) struct Shared {
     freed_to_pools: AtomicBool,
     /// Pools that were allocated from, where there is a limit.
     pub(crate) pools_used: Mutex<Vec<Raw>>,
+    /// Memory that pools get back, where there is a limit.
+    pub(crate) frees: Mutex<Vec<Freed>>,
     /// Devices for which graphs allocate.
     pub(crate) graph_devices: Mutex<Vec<CUdevice>>,
     /// Communicators with other sessions.
@@ -148,6 +152,13 @@ pub(crate) struct Held {
     pub(crate) context: u64,
 }
 
+/// Memory that a pool gets back, which is charged until an event has passed.
+pub(crate) struct Freed {
+    pub(crate) context: Arc<Context>,
+    pub(crate) event: Raw,
+    pub(crate) charged: u64,
+}
+
 impl Shared {
     pub(crate) fn new(
         api: Arc<dyn CudaApi>,
@@ -164,6 +175,7 @@ impl Shared {
             watches: Mutex::default(),
             functions: Mutex::default(),
             graphs: Mutex::default(),
+            pinned: Arc::default(),
             areas: Mutex::default(),
             placed: Mutex::default(),
             arrivals: Mutex::default(),
@@ -179,6 +191,7 @@ impl Shared {
             freed_on: Mutex::default(),
             freed_to_pools: AtomicBool::new(false),
             pools_used: Mutex::default(),
+            frees: Mutex::default(),
             graph_devices: Mutex::default(),
             collectives,
         }
@@ -208,6 +221,7 @@ impl Shared {
         if !self.has_freed_to_pools() {
             return;
         }
+        self.settle_frees();
         let mut streams = lock(&self.freed_on);
         match stream {
             Some(stream) => streams.retain(|freed| ![stream, ENDED].contains(freed)),

@@ -98,7 +98,7 @@ mod tests {
         // SAFETY: a place for the result.
         let retained = unsafe { api.cuDevicePrimaryCtxRetain(&raw mut native, 0) };
         assert_eq!(retained, CUDA_SUCCESS);
-        let context = Arc::new(Context::new(1, native, (0, 0), true, 0));
+        let context = Arc::new(Context::new(1, native, (0, 0), true, 0, &Arc::default()));
         assert_eq!(context.enter(&api), CUDA_SUCCESS);
         // SAFETY: as above.
         let made = unsafe { api.cuStreamCreate(&raw mut stream, CU_STREAM_NON_BLOCKING) };

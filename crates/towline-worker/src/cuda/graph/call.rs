@@ -11,9 +11,12 @@ use towline_backend::cuda::*;
 use towline_wire::push::Push;
 
 use crate::cuda::context::Context;
-use crate::cuda::pinned::SMALL;
+use crate::cuda::pinned::{Counted, GRAPH_LIMIT, SMALL};
 use crate::cuda::shared::{Shared, lock};
 use crate::link::Raw;
+
+/// Memory is pinned in pieces of this size.
+const PAGE: u64 = 4096;
 
 /// What the client does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +34,7 @@ pub(crate) struct Call {
     pub(crate) kind: Kind,
     /// Pinned memory that the copy goes through.
     pub(crate) staging: Raw,
+    _pinned: Option<Counted>,
     size: u64,
     context: Weak<Context>,
     shared: Weak<Shared>,
@@ -49,7 +53,11 @@ impl Call {
         size: u64,
     ) -> Result<Arc<Self>, CUresult> {
         let mut staging = std::ptr::null_mut();
+        let mut pinned = None;
         if kind != Kind::Function {
+            let bytes = size.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+            let counted = shared.pinned.take(bytes, GRAPH_LIMIT);
+            pinned = Some(counted.ok_or(CUDA_ERROR_OUT_OF_MEMORY)?);
             let place = &raw mut staging;
             let flags = CU_MEMHOSTALLOC_PORTABLE;
             // SAFETY: one place for the address.
@@ -61,6 +69,7 @@ impl Call {
         Ok(Arc::new_cyclic(|me| Self {
             kind,
             staging: Raw(staging),
+            _pinned: pinned,
             size,
             context: Arc::downgrade(context),
             shared: Arc::downgrade(shared),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use smallvec::SmallVec;
 use towline_backend::cuda::*;
 
-pub(crate) use build::{ATTRIBUTE_WORDS, Builder, Built, Calls, Kernel, Ready, Refused, Work};
+pub(crate) use build::{Builder, Built, Calls, Kernel, Ready, Refused, Work};
 pub(crate) use call::{Call, Kind};
 
 use super::collective::{Communicator, Posted};
@@ -228,10 +228,7 @@ impl Shared {
                     call.release(&*self.api);
                 }
             } else {
-                let mut calls = lock(&exec.calls);
-                for (number, call) in builder.calls {
-                    lock(&exec.retired).extend(calls.insert(number, call));
-                }
+                self.replace_calls(exec, &context, builder.calls);
             }
             changed.map_err(|status| (status, number))?;
         }
@@ -270,11 +267,34 @@ impl Shared {
             calls.for_each(|call| call.release(&*self.api));
             return changed;
         }
-        let mut calls = lock(&exec.calls);
-        for (number, call) in builder.calls {
-            lock(&exec.retired).extend(calls.insert(number, call));
-        }
+        self.replace_calls(exec, context, builder.calls);
         Ok(())
+    }
+
+    /// Takes the calls that nodes of an executable graph have now in the place of those that they had. Of these, those that no launch has
+    /// before it give their memory back.
+    fn replace_calls(self: &Arc<Self>, exec: &Exec, context: &Arc<Context>, calls: Calls) {
+        let replaced: Vec<Arc<Call>> = {
+            let mut now = lock(&exec.calls);
+            let calls = calls.into_iter();
+            calls
+                .filter_map(|(number, call)| now.insert(number, call))
+                .collect()
+        };
+        let mut retired = lock(&exec.retired);
+        retired.extend(replaced);
+        let idle: Vec<Arc<Call>> = retired.extract_if(.., |call| call.is_idle()).collect();
+        drop(retired);
+        if !idle.iter().any(|call| call.has_memory()) {
+            return;
+        }
+        let context = Arc::clone(context);
+        // The driver may wait for the device, which may wait for the client, which waits for this change.
+        self.start(move |shared| {
+            if context.enter(&*shared.api) == CUDA_SUCCESS {
+                idle.iter().for_each(|call| call.release(&*shared.api));
+            }
+        });
     }
 
     /// Switches a node on or off.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_session::Entry;
-use towline_wire::error::ProtocolError;
+use towline_wire::error::{CloseCode, ProtocolError};
 
 use crate::cuda::context::{Context, one_ended};
 use crate::cuda::session::{Session, unknown};
@@ -26,6 +26,12 @@ fn free(api: &dyn CudaApi) -> u64 {
     // SAFETY: two places for the answers.
     unsafe { api.cuMemGetInfo_v2(&raw mut free, &raw mut total) };
     free as u64
+}
+
+/// A number for a context that means another one, or a context that has another number.
+fn twice(id: u64) -> ProtocolError {
+    let detail = format!("there is a context {id:#x} already, or it has another number");
+    ProtocolError::new(CloseCode::DuplicateHandle, detail)
 }
 
 impl Session {
@@ -67,7 +73,8 @@ impl Session {
         );
         let place = self.devices.iter().position(|known| *known == device);
         let place = place.map_or(u32::MAX, |place| place as u32);
-        let context = Context::new(id, native, (place, device), primary, bytes);
+        let pinned = &self.shared.pinned;
+        let context = Context::new(id, native, (place, device), primary, bytes, pinned);
         let context = Arc::new(context);
         if let Err(error) = entered {
             context.end(&*self.api);
@@ -85,6 +92,10 @@ impl Session {
         number: u64,
         request: wire::ContextCreate,
     ) -> Result<(), ProtocolError> {
+        let id = request.context.0;
+        if lock(&self.shared.ending).contains_key(&id) {
+            return Err(twice(id));
+        }
         let mut native: CUcontext = std::ptr::null_mut();
         let status = match self.device(request.device) {
             Err(status) => status,
@@ -136,6 +147,11 @@ impl Session {
         let status = match self.device(request.device) {
             Err(status) => status,
             Ok(device) => {
+                let id = request.context.0;
+                // Under two numbers it would live on when one of them ends, and what lies in it.
+                if *self.primaries.entry(device).or_insert(id) != id {
+                    return Err(twice(id));
+                }
                 if request.flags != 0 {
                     self.ahead.give_up(&*self.api, device);
                     // Refused where the context lives already with others; that it has these is then the client's to know.

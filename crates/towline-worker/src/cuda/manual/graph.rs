@@ -8,10 +8,8 @@ use towline_wire::cuda::collective::decode_operations;
 use towline_wire::cuda::graph::{self as described, Place};
 use towline_wire::error::{CloseCode, ProtocolError};
 
-use crate::code::GRAPH_FACTOR;
-use crate::cuda::graph::{
-    ATTRIBUTE_WORDS, Anchor, Call, Exec, Kernel, Kind, Making, Ready, Refused, Work,
-};
+use crate::code::{Coded, GRAPH_FACTOR};
+use crate::cuda::graph::{Anchor, Call, Exec, Kernel, Kind, Making, Ready, Refused, Work};
 use crate::cuda::session::{Session, unknown};
 use crate::cuda::shared::{Shared, lock};
 use crate::cuda::streams::{Places, Target};
@@ -72,7 +70,8 @@ impl Session {
                 let fits = layout
                     .as_ref()
                     .is_none_or(|it| it.bytes <= kernel.params.len());
-                if !fits || !kernel.attributes.len().is_multiple_of(ATTRIBUTE_WORDS) {
+                let attributes = self.attributes(&List::Values(&kernel.attributes))?;
+                if !fits {
                     return Ok(Err((CUDA_ERROR_INVALID_VALUE, number)));
                 }
                 Work::Kernel(Box::new(Kernel {
@@ -82,7 +81,7 @@ impl Session {
                     grid: kernel.grid,
                     block: kernel.block,
                     shared_bytes: kernel.shared_bytes,
-                    attributes: kernel.attributes,
+                    attributes: or_refuse!(attributes, number),
                     size: kernel.params.len(),
                     params: aligned(&kernel.params),
                     layout,
@@ -150,7 +149,7 @@ impl Session {
         let graphs = lock(&self.shared.graphs);
         let refused =
             |code, text: &str| Err(ProtocolError::new(code, format!("{text} {number:#x}")));
-        if number == 0 || graphs.has(number) {
+        if number == 0 || graphs.has(number) || self.shared.has_code(Coded::Graph(number)) {
             return refused(
                 CloseCode::DuplicateHandle,
                 "a graph has the number already:",
@@ -336,6 +335,9 @@ impl Session {
         let all = ready.and_then(|ready| Ok((ready, stream?, context?)));
         let (flags, exec) = (request.flags, request.exec);
         let bytes = request.description.len() as u64 * GRAPH_FACTOR;
+        let home = self.acting.as_ref().map_or(0, |context| context.id);
+        let code = Coded::Graph(exec);
+        let is_charged = self.shared.charge_code(code, home, bytes);
         self.wait(move |shared| {
             let made = match all {
                 Err(refused) => Err((refused, CUDA_GRAPH_INSTANTIATE_ERROR)),
@@ -348,16 +350,18 @@ impl Session {
                         exec,
                     };
                     match context.enter(&*shared.api) {
-                        CUDA_SUCCESS if !shared.charge_code(exec, context.id, bytes) => {
+                        CUDA_SUCCESS if !is_charged => {
                             Err(((CUDA_ERROR_OUT_OF_MEMORY, 0), CUDA_GRAPH_INSTANTIATE_ERROR))
                         }
-                        CUDA_SUCCESS => shared
-                            .make_graph(&context, making)
-                            .inspect_err(|_| shared.credit_code(exec)),
+                        CUDA_SUCCESS => shared.make_graph(&context, making),
                         status => Err(((status, 0), CUDA_GRAPH_INSTANTIATE_ERROR)),
                     }
                 }
             };
+            if made.is_err() {
+                // Before the client knows that the number is free.
+                shared.credit_code(code);
+            }
             let ((status, node), result) =
                 made.map_or_else(|refused| refused, |()| ((CUDA_SUCCESS, 0), 0));
             let reply = wire::GraphMakeReply {
@@ -497,7 +501,7 @@ impl Session {
         request: wire::GraphEnd,
     ) -> Result<(), ProtocolError> {
         let taken = lock(&self.shared.graphs).take_exec(request.exec);
-        self.shared.credit_code(request.exec);
+        let code = self.shared.take_code(Coded::Graph(request.exec));
         let exec = taken.ok_or_else(|| unknown("executable graph", request.exec))?;
         let (ending, idle) = (Arc::clone(&exec), exec.is_idle());
         // Without its context it has ended with that.
@@ -523,6 +527,7 @@ impl Session {
             if shared.streams.wait_until(|| ending.is_idle()) || ending.is_idle() {
                 end(shared, Exec::end);
             }
+            drop(code);
         });
         Ok(())
     }

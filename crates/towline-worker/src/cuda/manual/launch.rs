@@ -173,7 +173,7 @@ impl Session {
     }
 
     /// Attributes as the driver takes them: handles among them become the driver's.
-    fn attributes(
+    pub(super) fn attributes(
         &self,
         words: &wire::List<'_, u64>,
     ) -> Result<Result<Vec<u64>, CUresult>, ProtocolError> {

@@ -10,6 +10,7 @@ use towline_wire::error::{CloseCode, ProtocolError};
 
 use super::jit::Jit;
 use super::module::receive;
+use crate::code::Coded;
 use crate::cuda::context::Context;
 use crate::cuda::session::{Session, failure, unknown};
 use crate::cuda::shared::{Shared, lock};
@@ -129,11 +130,12 @@ impl Session {
     pub(crate) fn end_links(&mut self, context: Option<u64>) {
         let ends = |link: &Arc<Link>| context.is_none_or(|context| link.home() == context);
         for (id, link) in self.links.extract_if(|_, link| ends(link)) {
-            self.shared.credit_code(id);
+            let run = self.linker.run(&self.shared, move |shared| {
+                link.end(&*shared.api);
+                shared.credit_code(Coded::Link(id));
+            });
             // Without its thread there is no link.
-            let _ = self
-                .linker
-                .run(&self.shared, move |shared| link.end(&*shared.api));
+            drop(run);
         }
     }
 
@@ -217,6 +219,17 @@ impl Session {
         } = request;
         let id = link;
         self.with_link(link, move |shared, link| {
+            let bytes = data.as_ref().map_or(size, |data| data.len() as u64);
+            // Before it is received: that takes memory, too.
+            if !shared.charge_code(Coded::Link(id), link.home(), bytes) {
+                let body = encoded(&wire::LinkAddReply {
+                    log: Some(&[]),
+                    info: Some(&[]),
+                    wall: Some(0),
+                });
+                drop(link);
+                return shared.answer(number, CUDA_ERROR_OUT_OF_MEMORY, &body);
+            }
             let mut code = match data {
                 None if payload != 0 => match receive(shared, payload, size) {
                     Some(code) => code,
@@ -226,10 +239,6 @@ impl Session {
                 data => data.unwrap_or_default(),
             };
             let length = code.len();
-            let status = match shared.charge_code(id, link.home(), length as u64) {
-                true => CUDA_SUCCESS,
-                false => CUDA_ERROR_OUT_OF_MEMORY,
-            };
             // The driver may look for the end of text.
             code.push(0);
             let (count, names, values) = (own.count(), own.names(), own.values());
@@ -249,10 +258,7 @@ impl Session {
                     )
                 }
             };
-            let status = match status {
-                CUDA_SUCCESS => link.call(&*shared.api, add),
-                status => status,
-            };
+            let status = link.call(&*shared.api, add);
             let body = link.said(|log, info, wall| {
                 encoded(&wire::LinkAddReply {
                     log: Some(log),
@@ -309,9 +315,12 @@ impl Session {
         _number: u64,
         request: wire::LinkEnd,
     ) -> Result<(), ProtocolError> {
-        self.with_link(request.link, |shared, link| link.end(&*shared.api))?;
-        self.links.remove(&request.link);
-        self.shared.credit_code(request.link);
+        let id = request.link;
+        self.with_link(id, move |shared, link| {
+            link.end(&*shared.api);
+            shared.credit_code(Coded::Link(id));
+        })?;
+        self.links.remove(&id);
         Ok(())
     }
 }

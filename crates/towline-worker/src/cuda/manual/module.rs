@@ -12,6 +12,7 @@ use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::push::Push;
 
 use super::jit::Jit;
+use crate::code::Coded;
 use crate::cuda::context::Context;
 use crate::cuda::images::{self, ImageDigest};
 use crate::cuda::may_print::may_print;
@@ -95,17 +96,9 @@ impl Load {
         let Some(mut image) = image else {
             return self.answer(shared, CUDA_SUCCESS, &[], None, 1);
         };
-        // Libraries outlive contexts.
-        let home = context.map_or(0, |context| if self.library { 0 } else { context.id });
-        if !shared.charge_code(self.id, home, self.size) {
-            return self.answer(shared, CUDA_ERROR_OUT_OF_MEMORY, &[], None, 0);
-        }
         let loaded = self.carry_out(shared, context, &mut image);
         // The client need not wait for what follows.
         shared.flush();
-        if !loaded {
-            shared.credit_code(self.id);
-        }
         if loaded && !may_print(&image) {
             shared.printing.cannot();
         }
@@ -181,6 +174,15 @@ impl Load {
         }
     }
 
+    /// Bytes of the image as it has come or is to come.
+    fn bytes(&self) -> u64 {
+        match (&self.image, self.payload) {
+            (Some(image), _) => image.len() as u64,
+            (None, 0) => 0,
+            (None, _) => self.size,
+        }
+    }
+
     /// The kinds of the object and of its kernels.
     fn tags(&self) -> (u8, u8) {
         if self.library {
@@ -198,6 +200,10 @@ impl Load {
         jit: Option<&Jit>,
         missing: u32,
     ) {
+        if status != CUDA_SUCCESS || missing != 0 {
+            // Before the client knows that the number is free.
+            shared.credit_code(Coded::Object(self.tags().0, self.id));
+        }
         let mut body = Vec::new();
         let log = jit.map_or(&[][..], Jit::error);
         let info = Some(jit.map_or(&[][..], Jit::info));
@@ -413,8 +419,22 @@ impl Session {
             let detail = format!("an image has {} bytes", load.size);
             return Err(ProtocolError::new(CloseCode::LimitExceeded, detail));
         }
+        let (tag, _) = load.tags();
+        let key = Coded::Object(tag, load.id);
+        if self.shared.has_code(key) || self.table.entry(load.id, tag).is_ok() {
+            let detail = format!("code has the number {:#x} already", load.id);
+            return Err(ProtocolError::new(CloseCode::DuplicateHandle, detail));
+        }
         let context = self.acting.clone();
-        self.wait(move |shared| load.run(shared, context.as_deref()));
+        // Libraries outlive contexts.
+        let home = context.as_ref().filter(|_| !load.library);
+        let home = home.map_or(0, |context| context.id);
+        // Before it is received: that takes memory, too.
+        let is_charged = self.shared.charge_code(key, home, load.bytes());
+        self.wait(move |shared| match is_charged {
+            true => load.run(shared, context.as_deref()),
+            false => load.answer(shared, CUDA_ERROR_OUT_OF_MEMORY, &[], None, 0),
+        });
         Ok(())
     }
 

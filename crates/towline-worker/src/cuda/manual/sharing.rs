@@ -17,7 +17,7 @@ use crate::cuda::broker::{Lease, Offer, TOKEN_BYTES, Taken, Token};
 use crate::cuda::session::{Session, failure, unknown};
 use crate::cuda::shared::{Held, Shared, lock};
 use crate::cuda::streams::{Places, Target};
-use crate::link::Raw;
+use crate::link::{Charge, Raw};
 
 /// Kinds of what is shared.
 const MEMORY: u32 = 0;
@@ -30,15 +30,15 @@ const POINTER: u32 = 4;
 #[derive(Default)]
 pub(crate) struct Sharing {
     offered: HashMap<(u32, u64), Token>,
-    /// Memory of other sessions, by address.
-    opened: HashMap<u64, Home>,
+    /// Memory of other sessions: its address, its context, and what is charged for it.
+    opened: Vec<(u64, Home, Charge)>,
 }
 
 /// The context in which memory was opened.
 type Home = Arc<crate::cuda::context::Context>;
 
-/// What another session's physical memory is here: the client's number, the driver's handle, its bytes.
-pub(crate) type Imported = (u64, CUmemGenericAllocationHandle, u64);
+/// What another session's physical memory is here: the client's number, the driver's handle, its bytes, and what is charged for it.
+pub(crate) type Imported = (u64, CUmemGenericAllocationHandle, u64, Charge);
 
 /// Whether what is offered as `kind` is the page of an event.
 pub(crate) fn is_event(kind: u8) -> bool {
@@ -103,7 +103,7 @@ impl Shared {
     /// Gives memory of other sessions back, at the session's end.
     pub(crate) fn release_opened(&self) {
         let opened = std::mem::take(&mut lock(&self.sharing).opened);
-        for (address, home) in opened {
+        for (address, home, _charge) in opened {
             if home.enter(&*self.api) == CUDA_SUCCESS {
                 // SAFETY: the session has opened it, and nothing uses it any more.
                 unsafe { self.api.cuIpcCloseMemHandle(address) };
@@ -115,7 +115,7 @@ impl Shared {
     pub(crate) fn release_opened_in(&self, context: u64) {
         let mut sharing = lock(&self.sharing);
         let api = &self.api;
-        sharing.opened.retain(|address, home| {
+        sharing.opened.retain(|(address, home, _)| {
             if home.id != context {
                 return true;
             }
@@ -151,7 +151,15 @@ impl Shared {
         Ok(token)
     }
 
-    fn open_memory(&self, home: Home, handle: &[u8], flags: u32) -> Result<u64, CUresult> {
+    fn open_memory(
+        &self,
+        home: Home,
+        handle: &[u8],
+        bytes: u64,
+        flags: u32,
+    ) -> Result<u64, CUresult> {
+        // The driver keeps it for this session, too, when its owner has freed it (seen with driver 580).
+        let charge = self.charged(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let mut native = CUipcMemHandle { reserved: [0; 64] };
         for (to, from) in native.reserved.iter_mut().zip(handle) {
             *to = *from as _;
@@ -162,7 +170,8 @@ impl Shared {
             self.api
                 .cuIpcOpenMemHandle_v2(&raw mut address, native, flags)
         })?;
-        lock(&self.sharing).opened.insert(address, home);
+        let opened = (address, home, charge);
+        lock(&self.sharing).opened.push(opened);
         Ok(address)
     }
 
@@ -196,6 +205,8 @@ impl Shared {
     }
 
     fn open_physical(&self, number: u64, bytes: u64, descriptor: &OwnedFd) -> Result<(), CUresult> {
+        // As for other memory.
+        let charge = self.charged(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let mut memory: CUmemGenericAllocationHandle = 0;
         let file = std::ptr::without_provenance_mut::<c_void>(descriptor.as_raw_fd() as usize);
         let kind = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -204,7 +215,7 @@ impl Shared {
             self.api
                 .cuMemImportFromShareableHandle(&raw mut memory, file, kind)
         })?;
-        self.arrive_imported((number, memory, bytes));
+        self.arrive_imported((number, memory, bytes, charge));
         Ok(())
     }
 
@@ -231,15 +242,18 @@ impl Shared {
             *to = *from;
         }
         let mut address: CUdeviceptr = 0;
-        // SAFETY: one place for the address; the pool is live, and what describes the memory is the driver's own.
-        check(unsafe {
-            self.api
-                .cuMemPoolImportPointer(&raw mut address, pool.0.cast(), &raw mut native)
-        })?;
-        // Another session is charged for it.
+        let place = &raw mut address;
+        check(self.within_limit(bytes, || {
+            let native = &raw mut native;
+            // SAFETY: one place for the address; the pool is live, and what describes the memory is the driver's own.
+            unsafe {
+                self.api
+                    .cuMemPoolImportPointer(place, pool.0.cast(), native)
+            }
+        }))?;
         let held = Held {
             bytes,
-            charged: 0,
+            charged: bytes,
             context: 0,
         };
         self.memory_came(address, held);
@@ -534,7 +548,7 @@ impl Session {
                 let device = known.map_or(-1, |(_, ours)| *ours);
                 match (kind, &offer.descriptor) {
                     (MEMORY, _) => {
-                        let address = shared.open_memory(context, handle, flags)?;
+                        let address = shared.open_memory(context, handle, bytes, flags)?;
                         Ok((address, bytes, device))
                     }
                     (EVENT, _) => {
@@ -577,8 +591,13 @@ impl Session {
         request: wire::CloseShared,
     ) -> Result<(), ProtocolError> {
         let address = request.address;
-        let home = lock(&self.shared.sharing).opened.remove(&address);
-        let home = home.ok_or_else(|| unknown("memory of another session at", address))?;
+        let mut sharing = lock(&self.shared.sharing);
+        let mut opened = sharing.opened.iter();
+        let found = opened.position(|(known, ..)| *known == address);
+        let found = found.ok_or_else(|| unknown("memory of another session at", address))?;
+        // The driver counts how often it was opened.
+        let (_, home, charge) = sharing.opened.swap_remove(found);
+        drop(sharing);
         let places: Places = self.shared.streams.all(None);
         self.wait(move |shared| {
             shared.streams.wait(&places);
@@ -587,6 +606,7 @@ impl Session {
                 CUDA_SUCCESS => unsafe { shared.api.cuIpcCloseMemHandle(address) },
                 status => status,
             };
+            drop(charge);
             shared.reply(number, status, &wire::CloseSharedReply {});
         });
         Ok(())

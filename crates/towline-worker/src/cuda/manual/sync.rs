@@ -8,6 +8,7 @@ use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::error::ProtocolError;
 
+use crate::code::Coded;
 use crate::cuda::beacon::{Claim, Latest};
 use crate::cuda::context::Context;
 use crate::cuda::session::{Glance, Session};
@@ -458,9 +459,9 @@ impl Session {
         tag: u8,
     ) -> Result<(), ProtocolError> {
         self.residents.objects.remove(&id);
-        self.shared.credit_code(id);
+        let code = self.shared.take_code(Coded::Object(tag, id));
         match self.table.remove(id, tag).map_err(broken)? {
-            towline_session::Entry::Live(raw) => self.release_later(number, call, tag, raw),
+            towline_session::Entry::Live(raw) => self.release_later(number, call, tag, raw, code),
             towline_session::Entry::Failed(_) => {}
         }
         Ok(())

@@ -19,17 +19,17 @@ const RDMA_FLAG: u32 = 1;
 /// The flag of an allocation that may be exported.
 const EXPORT_FLAG: u32 = 2;
 
-/// Physical memory. Memory that another session has created is charged there.
+/// Physical memory. That of another session is charged here, too.
 struct Physical {
     memory: CUmemGenericAllocationHandle,
     bytes: u64,
-    charge: Option<Arc<Charge>>,
+    charge: Arc<Charge>,
 }
 
 /// Addresses with memory behind them, which stays as long as they do.
 struct Mapped {
     bytes: u64,
-    charge: Option<Arc<Charge>>,
+    charge: Arc<Charge>,
 }
 
 /// Reserved addresses.
@@ -58,11 +58,17 @@ impl VirtualMemory {
     }
 
     /// Enters memory that another session has created.
-    pub(crate) fn import(&mut self, number: u64, memory: CUmemGenericAllocationHandle, bytes: u64) {
+    pub(crate) fn import(
+        &mut self,
+        number: u64,
+        memory: CUmemGenericAllocationHandle,
+        bytes: u64,
+        charge: Charge,
+    ) {
         let physical = Physical {
             memory,
             bytes,
-            charge: None,
+            charge: Arc::new(charge),
         };
         self.physical.insert(number, physical);
     }
@@ -112,8 +118,7 @@ impl Session {
             return Err(unknown("free number of memory", request.memory));
         }
         let mut memory: CUmemGenericAllocationHandle = 0;
-        self.shared.measure(request.size, true);
-        let charge = Charge::new(&self.shared.counters, request.size);
+        let charge = self.shared.charged(request.size);
         let status = match self.device(request.device) {
             Err(status) => status,
             Ok(_) if charge.is_none() => CUDA_ERROR_OUT_OF_MEMORY,
@@ -142,11 +147,11 @@ impl Session {
                 }
             }
         };
-        if status == CUDA_SUCCESS {
+        if let Some(charge) = charge.filter(|_| status == CUDA_SUCCESS) {
             let made = Physical {
                 memory,
                 bytes: request.size,
-                charge: charge.map(Arc::new),
+                charge: Arc::new(charge),
             };
             self.virtual_memory.physical.insert(request.memory, made);
         }
@@ -248,7 +253,7 @@ impl Session {
         let call = <wire::PhysicalMap as Request<'_>>::ID;
         let memory = self.virtual_memory.physical.get(&request.memory);
         let physical = memory.ok_or_else(|| unknown("memory", request.memory))?;
-        let (memory, charge) = (physical.memory, physical.charge.clone());
+        let (memory, charge) = (physical.memory, Arc::clone(&physical.charge));
         let (size, offset) = (request.size as usize, request.offset as usize);
         // SAFETY: the memory is the session's own; the driver judges the addresses.
         let status = unsafe { self.api.cuMemMap(request.address, size, offset, memory, 0) };
@@ -273,7 +278,7 @@ impl Session {
         let mapped = &mut self.virtual_memory.mapped;
         let inside: Vec<u64> = mapped.range(range).map(|(address, _)| *address).collect();
         let taken = inside.iter().filter_map(|address| mapped.remove(address));
-        let charges: Vec<_> = taken.filter_map(|mapped| mapped.charge).collect();
+        let charges: Vec<_> = taken.map(|mapped| mapped.charge).collect();
         let places = self.shared.streams.all(None);
         let context = self.acting.clone();
         self.wait(move |shared| {
@@ -283,9 +288,10 @@ impl Session {
             }
             // SAFETY: the driver judges the addresses; the client takes its own memory off them.
             let status = unsafe { shared.api.cuMemUnmap(first, size as usize) };
-            if status != CUDA_SUCCESS {
+            match status {
+                CUDA_SUCCESS => drop(charges),
                 // It may be there still, and nobody knows any more what of it.
-                charges.into_iter().for_each(std::mem::forget);
+                _ => charges.into_iter().for_each(std::mem::forget),
             }
             shared.reply(number, status, &wire::PhysicalUnmapReply {});
         });
