@@ -158,7 +158,7 @@ impl Shared {
         bytes: u64,
         flags: u32,
     ) -> Result<u64, CUresult> {
-        // The driver keeps it for this session, too, when its owner has freed it (seen with driver 580).
+        // The driver may keep it for this session when its owner has freed it.
         let charge = self.charged(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let mut native = CUipcMemHandle { reserved: [0; 64] };
         for (to, from) in native.reserved.iter_mut().zip(handle) {
