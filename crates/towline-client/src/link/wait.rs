@@ -354,11 +354,14 @@ impl Link {
                 event,
                 status,
                 after,
-                times: _,
+                times,
             } => {
                 self.believe(status)?;
-                self.state()
-                    .complete(after.iter(), HeldWhat::Event(event, status), due);
+                let mut state = self.state();
+                if let (Some(_), Some(known)) = (times, state.events.get_mut(&event)) {
+                    known.times = times;
+                }
+                state.complete(after.iter(), HeldWhat::Event(event, status), due);
             }
             Push::Failed {
                 number,

@@ -32,7 +32,7 @@ const SAME: [(cl_device_info, &str); 5] = [
     (CL_DEVICE_MAX_MEM_ALLOC_SIZE, "largest allocation"),
 ];
 /// The times of an event.
-const TIMES: [cl_profiling_info; 5] = [
+pub(super) const TIMES: [cl_profiling_info; 5] = [
     CL_PROFILING_COMMAND_QUEUED,
     CL_PROFILING_COMMAND_SUBMIT,
     CL_PROFILING_COMMAND_START,

@@ -108,14 +108,17 @@ pub(crate) struct Watch {
 /// An event whose end the client has not been told.
 pub(crate) struct Outstanding {
     native: Raw,
+    /// When its command ran is told with its end.
+    timed: bool,
     /// What the client asked, and is answered when this event has ended, among others.
     waits: SmallVec<[Arc<Awaited>; 1]>,
 }
 
 impl Outstanding {
-    pub(crate) fn new(native: cl_event) -> Self {
+    pub(crate) fn new(native: cl_event, timed: bool) -> Self {
         Self {
             native: Raw(native.cast()),
+            timed,
             waits: SmallVec::new(),
         }
     }
@@ -329,16 +332,18 @@ impl Shared {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the client when `native` is complete; `id` is its number there.
+    /// Tells the client when `native` is complete, and with `timed` when its command ran; `id` is its number there.
     pub(crate) fn report_event(
         self: &Arc<Self>,
         id: u64,
         native: cl_event,
         watch: Option<Watched>,
+        timed: bool,
     ) {
         // SAFETY: the event is live; this reference lasts until its end has been told.
         unsafe { self.api.clRetainEvent(native) };
-        self.outstanding().insert(id, Outstanding::new(native));
+        let outstanding = Outstanding::new(native, timed);
+        self.outstanding().insert(id, outstanding);
         // SAFETY: as above; this reference is the completion's.
         unsafe { self.api.clRetainEvent(native) };
         let shared = Arc::clone(self);
@@ -351,16 +356,18 @@ impl Shared {
     pub(crate) fn event_done(&self, id: u64, status: i32) {
         // Held until it is told: whoever finds the event gone may answer a wait that covers it.
         let mut outstanding = self.outstanding();
-        let Some(Outstanding { native, waits }) = outstanding.remove(&id) else {
+        let Some(ended) = outstanding.remove(&id) else {
             return;
         };
+        let Outstanding { native, waits, .. } = ended;
+        let timed = ended.timed && status == CL_COMPLETE;
         self.tell_printed();
         let after = self.completed_reads();
         self.post(&Push::Event {
             event: id,
             status,
             after: List::Values(&after),
-            times: None,
+            times: timed.then(|| times_of(&*self.api, native.0.cast())),
         });
         drop(outstanding);
         self.release_event(native);
@@ -467,6 +474,32 @@ impl Shared {
         // SAFETY: whoever calls this owns the reference.
         unsafe { self.api.clReleaseEvent(event.0.cast()) };
     }
+}
+
+/// When a command that is complete was queued, submitted, started, ended and complete; 0 for what the vendor does not tell.
+fn times_of(api: &dyn OpenClApi, event: cl_event) -> [u64; 5] {
+    [
+        CL_PROFILING_COMMAND_QUEUED,
+        CL_PROFILING_COMMAND_SUBMIT,
+        CL_PROFILING_COMMAND_START,
+        CL_PROFILING_COMMAND_END,
+        CL_PROFILING_COMMAND_COMPLETE,
+    ]
+    .map(|name| {
+        let mut time: cl_ulong = 0;
+        let target = (&raw mut time).cast();
+        // SAFETY: the caller has a reference to the event; the answer is one `cl_ulong`.
+        let status = unsafe {
+            api.clGetEventProfilingInfo(
+                event,
+                name,
+                size_of::<cl_ulong>(),
+                target,
+                std::ptr::null_mut(),
+            )
+        };
+        if status == CL_SUCCESS { time } else { 0 }
+    })
 }
 
 /// Finds kernels that run longer than they may. What waits in a queue does not run.

@@ -272,8 +272,15 @@ impl Session {
         if native.is_null() {
             self.shared.event_failed(handle.0, failure(status));
         } else {
-            let watch = self.watched(self.named_queue.get().0.cast());
-            self.shared.report_event(handle.0, native, watch);
+            let queue = self.named_queue.get().0;
+            let watch = self.watched(queue.cast());
+            let profiles = self
+                .queues
+                .get(&queue.addr())
+                .is_some_and(|known| known.profiles);
+            // A transfer in several parts began with another event.
+            let timed = profiles && !self.first_parts.contains_key(&handle.0);
+            self.shared.report_event(handle.0, native, watch, timed);
         }
         Ok(())
     }

@@ -235,7 +235,7 @@ mod tests {
             .events
             .lock()
             .expect("nothing panicked")
-            .insert(7, Outstanding::new(std::ptr::null_mut()));
+            .insert(7, Outstanding::new(std::ptr::null_mut(), false));
         // Keeps the thread that tells of the event half-way.
         let reads = shared.reads();
         let telling = Arc::clone(&shared);
