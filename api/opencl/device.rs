@@ -50,6 +50,6 @@ extern "C" {
     ) -> cl_int;
 
     /// Reads the host clock that belongs to a device.
-    #[call(id = 0x0207, local, forward, since = "2.1")]
+    #[call(id = 0x0207, local, manual(client), forward, since = "2.1")]
     fn clGetHostTimer(device: cl_device_id, #[out] host_timestamp: *mut cl_ulong) -> cl_int;
 }

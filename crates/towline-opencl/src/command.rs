@@ -171,7 +171,8 @@ pub(crate) fn enqueue_transfer(
             false => status,
         }
     };
-    if !event.wanted() && !(writes && (waits.0 > 0 || !queue.in_order())) {
+    let shows = || waits.0 > 0 || !queue.in_order() || queue.shows_open();
+    if !event.wanted() && !(writes && shows()) {
         enqueue(queue, waits, event, command, uses, run).map_err(failed)?;
         if writes {
             part.wrote(queue);
@@ -275,7 +276,9 @@ fn finish(
         }
     }
     if event.wanted() {
-        event.set(made.clone().publish());
+        let handle = made.clone().publish();
+        queue.note_given(handle);
+        event.set(handle);
     }
     Ok(made)
 }

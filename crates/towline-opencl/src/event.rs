@@ -118,6 +118,12 @@ impl Event {
         self.status() <= CL_COMPLETE
     }
 
+    /// Whether its command is one of the queue's.
+    pub(crate) fn is_of(&self, queue: &Queue) -> bool {
+        let own = self.queue.as_deref();
+        own.is_some_and(|own| std::ptr::eq(own, queue))
+    }
+
     /// The provider's event, where it has one at home there.
     pub(crate) fn at_home(&self, part: usize) -> Option<RawEvent> {
         self.home

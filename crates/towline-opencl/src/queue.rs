@@ -2,14 +2,16 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::opencl::*;
 
-use crate::arena::{Kind, Object, Ref, get};
+use crate::arena::{Kind, Object, Ref, get, live_at};
 use crate::batch::Batch;
 use crate::context::{Context, Part};
 use crate::device::Device;
+use crate::event::Event;
+use crate::info;
 use crate::platform::{Platform, QueueCalls};
 use crate::raw::{Answer, Shared, check, create, pairs, provider};
 use crate::timeline;
@@ -26,6 +28,8 @@ pub(crate) struct Queue {
     pub(crate) batch: Mutex<Arc<Batch>>,
     array: Vec<cl_queue_properties>,
     size: Option<cl_uint>,
+    /// Events of its commands that the application was given, in that order, of an in-order queue of a session. Some have ended.
+    given: Mutex<Vec<Shared<_cl_event>>>,
 }
 
 impl Object for Queue {
@@ -49,6 +53,47 @@ impl Queue {
     /// Whether its commands are timed.
     pub(crate) fn profiles(&self) -> bool {
         self.properties & CL_QUEUE_PROFILING_ENABLE != 0
+    }
+
+    fn given(&self) -> MutexGuard<'_, Vec<Shared<_cl_event>>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes an event that the application is given of a command on the queue.
+    pub(crate) fn note_given(&self, event: cl_event) {
+        if !self.in_order() || self.part().provider.session.is_none() {
+            return;
+        }
+        let mut given = self.given();
+        if given.len() >= 64 && given.len().is_power_of_two() {
+            let lives = |event: &Shared<_cl_event>| live_at(event.0.addr());
+            given.retain(|event| lives(event).is_some_and(|(kind, _)| kind == Kind::Event as u32));
+        }
+        given.push(Shared(event));
+    }
+
+    /// Whether an event of the application's shows that a command of this in-order queue has not ended.
+    pub(crate) fn shows_open(&self) -> bool {
+        loop {
+            let last = self.given().last().copied();
+            let Some(last) = last else {
+                return false;
+            };
+            // Without the lock: asking for a status may lead to anything that waits for the event.
+            let event = get::<Event>(last.0).ok();
+            let event = event.filter(|event| event.count() > 0 && event.is_of(self));
+            if event.as_ref().is_some_and(|event| !event.over()) {
+                return true;
+            }
+            let mut given = self.given();
+            let place = given.iter().rposition(|known| known.0 == last.0);
+            if event.is_some() {
+                // Whatever came before it has ended, too.
+                given.drain(..place.map_or(0, |place| place + 1));
+                return false;
+            }
+            place.map(|place| given.remove(place));
+        }
     }
 
     /// Refuses a queue that only kernels enqueue to.
@@ -98,6 +143,13 @@ fn wanted(device: &Device, list: Option<&[cl_queue_properties]>) -> Result<Wante
         if name == CL_QUEUE_PROPERTIES as cl_queue_properties {
             wanted.properties = value;
         } else if name == CL_QUEUE_SIZE as cl_queue_properties {
+            let most = || {
+                let name = CL_DEVICE_QUEUE_ON_DEVICE_MAX_SIZE;
+                info::uint(&device.provider.device_bytes(device.raw, name))
+            };
+            if device.limits.device_queues && value > most().into() {
+                return Err(CL_INVALID_VALUE);
+            }
             wanted.size = Some(value as cl_uint);
             wanted.listed = true;
         } else if hint(name, CL_QUEUE_PRIORITY_KHR, "cl_khr_priority_hints")
@@ -166,6 +218,7 @@ fn open(
         batch: Mutex::default(),
         array,
         size: wanted.size,
+        given: Mutex::default(),
     })?
     .publish();
     if wanted.properties & CL_QUEUE_ON_DEVICE == 0 {

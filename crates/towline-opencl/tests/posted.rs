@@ -181,6 +181,52 @@ fn blocking_write_with_an_event_is_complete() {
 }
 
 #[test]
+fn blocking_write_ends_commands_whose_events_show_it() {
+    let on = OnNull::new();
+    let cl = &on.cl;
+    let (queue, buffer) = (cl.queue(0), cl.buffer(16));
+    let gate = on.user_event();
+    on.hold(queue, gate);
+    let mut filled = null_mut();
+    on.fill(queue, buffer, &raw mut filled);
+    let (platform, gate) = (&cl.platform, gate.expose_provenance());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            let gate = std::ptr::with_exposed_provenance_mut(gate);
+            // SAFETY: the event lives until the session ends.
+            unsafe { platform.clSetUserEventStatus(gate, CL_COMPLETE) };
+        });
+        assert_eq!(on.write(queue, buffer, 2, &[], null_mut()), CL_SUCCESS);
+    });
+    let status: cl_int = cl.event_info(filled, CL_EVENT_COMMAND_EXECUTION_STATUS);
+    assert_eq!(status, CL_COMPLETE);
+    // An event that has ended, or that nobody holds, holds nothing up.
+    let before = on.pair.remote.meter().round_trips();
+    assert_eq!(on.write(queue, buffer, 2, &[], null_mut()), CL_SUCCESS);
+    let gate = on.user_event();
+    on.hold(queue, gate);
+    on.fill(queue, buffer, &raw mut filled);
+    ok!(cl, clReleaseEvent(filled));
+    assert_eq!(on.write(queue, buffer, 2, &[], null_mut()), CL_SUCCESS);
+    assert_eq!(on.pair.remote.meter().round_trips(), before);
+    on.set(gate, CL_COMPLETE);
+}
+
+#[test]
+fn host_timer_of_a_session_goes_with_both() {
+    let on = OnNull::new();
+    let (mut device, mut host, mut later) = (0, 0, 0);
+    let at = on.cl.devices[0];
+    ok!(
+        on.cl,
+        clGetDeviceAndHostTimer(at, &raw mut device, &raw mut host)
+    );
+    ok!(on.cl, clGetHostTimer(at, &raw mut later));
+    assert!(host > 0 && later >= host, "{host} {later}");
+}
+
+#[test]
 fn blocking_transfers_behind_a_failed_event_fail() {
     let on = OnNull::new();
     let cl = &on.cl;

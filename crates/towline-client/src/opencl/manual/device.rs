@@ -62,6 +62,18 @@ impl DeviceCalls for Remote {
             Err(status) => status,
         }
     }
+
+    unsafe fn clGetHostTimer(&self, device: cl_device_id, host_timestamp: *mut cl_ulong) -> cl_int {
+        // The server's clock: the one that the other call reads beside the device's.
+        match self.device_timers(device) {
+            Ok((_, host_time)) => {
+                // SAFETY: the caller's contract of the C function.
+                unsafe { raw::fill(host_timestamp, 1, [host_time].into_iter()) };
+                CL_SUCCESS
+            }
+            Err(status) => status,
+        }
+    }
 }
 
 /// A list that ends with a zero, without it.
