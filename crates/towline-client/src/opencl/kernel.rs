@@ -175,6 +175,20 @@ impl Kernel {
             None => Ok((kind::NONE, false)),
         }
     }
+
+    /// Whether an argument can be a memory object that is this image, or none; `true` where the records do not tell.
+    fn suits(&self, index: u32, image: Option<image::Image>) -> bool {
+        let Some(known) = self.known(index) else {
+            return true;
+        };
+        match (known.access, image) {
+            (CL_KERNEL_ARG_ACCESS_NONE, Some(_)) => !known.type_name.ends_with(b"*"),
+            _ if !known.type_name.starts_with(b"image") => true,
+            (CL_KERNEL_ARG_ACCESS_READ_ONLY, Some(image)) => image.flags & CL_MEM_WRITE_ONLY == 0,
+            (CL_KERNEL_ARG_ACCESS_WRITE_ONLY, Some(image)) => image.flags & CL_MEM_READ_ONLY == 0,
+            (_, image) => image.is_some(),
+        }
+    }
 }
 
 /// The kind of argument that a handle's bits name.
@@ -295,12 +309,22 @@ impl Remote {
             Ok(verdict) => verdict,
             Err(status) => return status,
         };
+        let certain = certain && !(kind == kind::MEM && self.is_odd(&found, index, value));
         let value = if kind == kind::NONE {
             &[]
         } else {
             value.unwrap_or_default()
         };
         self.store(kernel, &mut found, index, kind, size as u64, value, certain)
+    }
+
+    /// Whether a memory object is of another form or access than the argument. Some vendors take it so (PoCL 3.1), others do not: the
+    /// device says.
+    fn is_odd(&self, kernel: &Kernel, index: cl_uint, value: Option<&[u8]>) -> bool {
+        let id = value.and_then(|value| value.try_into().ok());
+        let id = u64::from_ne_bytes(id.unwrap_or_default());
+        let image = lock(&self.images).get(&id).copied();
+        !kernel.suits(index, image)
     }
 
     pub(super) fn set_arg_svm(
@@ -593,6 +617,44 @@ mod tests {
         let queue = recorded(CL_KERNEL_ARG_ADDRESS_PRIVATE, b"queue_t");
         assert_eq!(queue.judge(0, 8, Some(&mem)), Err(CL_INVALID_DEVICE_QUEUE));
         assert_eq!(queue.judge(0, 4, Some(&[0; 4])), Err(CL_INVALID_ARG_SIZE));
+    }
+
+    #[test]
+    fn images_and_buffers_do_not_stand_for_each_other() {
+        let image = |flags| {
+            Some(image::Image {
+                element: 4,
+                layers_in_rows: false,
+                flags,
+            })
+        };
+        let taken = |access, type_name: &[u8]| {
+            let mut kernel = recorded(CL_KERNEL_ARG_ADDRESS_GLOBAL, type_name);
+            let facts = kernel.facts.as_mut().expect("it is recorded");
+            let facts = Arc::get_mut(&mut facts.0).expect("nobody else has it");
+            let arguments = facts.kernels[0].arguments.as_mut();
+            arguments.expect("they are recorded")[0].access = access;
+            let images = [
+                None,
+                image(0),
+                image(CL_MEM_READ_ONLY),
+                image(CL_MEM_WRITE_ONLY),
+            ];
+            images.map(|image| kernel.suits(0, image))
+        };
+        let (none, reads, writes, both) = (
+            CL_KERNEL_ARG_ACCESS_NONE,
+            CL_KERNEL_ARG_ACCESS_READ_ONLY,
+            CL_KERNEL_ARG_ACCESS_WRITE_ONLY,
+            CL_KERNEL_ARG_ACCESS_READ_WRITE,
+        );
+        assert_eq!(taken(none, b"int*"), [true, false, false, false]);
+        assert_eq!(taken(none, b"my_image"), [true; 4]);
+        assert_eq!(taken(reads, b"image2d_t"), [false, true, true, false]);
+        assert_eq!(taken(writes, b"image2d_t"), [false, true, false, true]);
+        assert_eq!(taken(both, b"image2d_t"), [false, true, true, true]);
+        assert_eq!(taken(reads, b"int"), [true; 4], "a pipe");
+        assert!(Kernel::new(1, None).suits(0, image(0)));
     }
 
     #[test]

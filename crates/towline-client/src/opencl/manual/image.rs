@@ -20,7 +20,7 @@ impl Remote {
             .and_then(<[_]>::first)
             .ok_or(CL_INVALID_IMAGE_DESCRIPTOR)?;
         let created = wire::MemHandle(self.mint(wire::MemHandle::TAG));
-        let image = Image::new(&format, &desc).ok_or(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
+        let image = Image::new(&format, &desc, flags).ok_or(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)?;
         // Pitches describe a host pointer, which does not travel, or a buffer, which does.
         let mut wire_desc = wire::ImageDesc::from(desc);
         if desc.mem_object.is_null() {
