@@ -259,6 +259,10 @@ impl DeviceCalls for Platform {
                     .collect();
                 answer.bytes(&kept)
             }
+            // A session's device has memory of its own machine, whatever it shares there.
+            CL_DEVICE_HOST_UNIFIED_MEMORY if device.provider.session.is_some() => {
+                answer.value(CL_FALSE)
+            }
             _ if masked(param_name) => Err(CL_INVALID_VALUE),
             _ => device.forward(param_name, &answer),
         }

@@ -375,6 +375,12 @@ fn create(
         return Err(CL_INVALID_HOST_PTR);
     }
     let (row_pitch, slice_pitch, size) = from_memory(&context, &parent, &format, &desc, element)?;
+    expect_format(
+        &context,
+        with_default_access(flags),
+        desc.image_type,
+        &format,
+    )?;
     let host_ptr = parent.host_ptr.0;
     Beginning {
         context,

@@ -47,7 +47,7 @@ pub(crate) struct Kernel {
     answers: Cache,
     /// Whether each argument is only read, for contexts that span providers.
     read_only: OnceLock<Vec<bool>>,
-    /// Its program's source may ask for a work-group size.
+    /// It may ask for a work-group size.
     names_group: bool,
 }
 
@@ -192,7 +192,7 @@ impl Kernel {
             (0..count)
                 .map(|index| self.argument_is_read_only(index as cl_uint))
                 .collect::<Option<Vec<bool>>>()
-                .or_else(|| signature::read_only(self.program.source()?, self.name.to_str().ok()?))
+                .or_else(|| signature::read_only(&self.program.source()?, self.name.to_str().ok()?))
                 .unwrap_or_default()
         })
     }
@@ -336,9 +336,7 @@ fn open(program: &Ref<Program>, name: &CStr) -> Result<Ref<Kernel>, cl_int> {
         alive: AtomicU64::new(u64::MAX),
         answers: Cache::default(),
         read_only: OnceLock::new(),
-        names_group: program
-            .source()
-            .is_some_and(|source| source.contains("reqd_work_group_size")),
+        names_group: program.may_name_group(),
     })?;
     kernel.raw_on(first)?;
     Ok(kernel)

@@ -5,6 +5,7 @@
 
 mod build;
 
+use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -25,7 +26,7 @@ type ProgramFn = unsafe extern "C" fn(cl_program, *mut c_void);
 
 /// What a program was made from.
 enum Origin {
-    Source(String),
+    Source(Vec<u8>),
     Il(Vec<u8>),
     Binaries,
     BuiltIn,
@@ -99,11 +100,20 @@ impl Program {
     }
 
     /// The source text, if it was made from source.
-    pub(crate) fn source(&self) -> Option<&str> {
+    pub(crate) fn source(&self) -> Option<Cow<'_, str>> {
         match &self.origin {
-            Origin::Source(source) => Some(source),
+            Origin::Source(source) => Some(String::from_utf8_lossy(source)),
             _ => None,
         }
+    }
+
+    /// Whether its kernels may ask for a work-group size: not those that devices bring along, nor where source cannot say so.
+    pub(crate) fn may_name_group(&self) -> bool {
+        let names = |text: Cow<'_, str>| {
+            let mut words = ["reqd_work_group_size", "include"].iter();
+            words.any(|word| text.contains(word))
+        };
+        !matches!(self.origin, Origin::BuiltIn) && self.source().is_none_or(names)
     }
 
     /// Whether the application may see what arguments of kernels are: workers record it for their own use also where the options of a
@@ -113,7 +123,7 @@ impl Program {
             let mut words = options.to_bytes().split(u8::is_ascii_whitespace);
             words.any(|word| word == b"-cl-kernel-arg-info")
         };
-        self.source().is_none()
+        !matches!(self.origin, Origin::Source(_))
             || self
                 .build()
                 .options
@@ -360,8 +370,8 @@ impl ProgramCalls for Platform {
             source.extend_from_slice(piece.ok_or(CL_INVALID_VALUE)?);
         }
         let devices = context.devices.clone();
-        let text = String::from_utf8_lossy(&source).into_owned();
-        open(context.clone(), devices, Origin::Source(text), |part, _| {
+        let origin = Origin::Source(source.clone());
+        open(context.clone(), devices, origin, |part, _| {
             let owner = &context.parts[part];
             let mut string: *const c_char = source.as_ptr().cast();
             // An empty text still needs an address, and a length of zero would mean "up to the NUL".
@@ -612,7 +622,15 @@ impl ProgramCalls for Platform {
         let program = Program::empty(context, devices, Origin::Linked)?;
         let building = Building::begin(&program)?;
         let Some((function, user_data)) = callback else {
-            link(&program, &inputs, &options)?;
+            match link(&program, &inputs, &options) {
+                // The program that has begun tells why in its log.
+                Err(CL_LINK_PROGRAM_FAILURE)
+                    if program.raws.iter().any(|raw| raw.get().is_some()) =>
+                {
+                    raw::tell_beside(CL_LINK_PROGRAM_FAILURE);
+                }
+                linked => linked?,
+            }
             drop(building);
             return Ok(program.publish());
         };
@@ -650,6 +668,9 @@ impl ProgramCalls for Platform {
         spec_value: *const c_void,
     ) -> Result<(), cl_int> {
         let program = get::<Program>(program)?;
+        if !program.devices.iter().any(|device| device.limits.takes_il) {
+            return Err(CL_INVALID_OPERATION);
+        }
         if !matches!(program.origin, Origin::Il(_)) {
             return Err(CL_INVALID_PROGRAM);
         }
@@ -702,7 +723,10 @@ impl ProgramCalls for Platform {
             CL_PROGRAM_DEVICES => {
                 answer.slice(&program.devices.iter().map(Ref::handle).collect::<Vec<_>>())
             }
-            CL_PROGRAM_SOURCE => answer.text(program.source().unwrap_or("")),
+            CL_PROGRAM_SOURCE => match &program.origin {
+                Origin::Source(source) => answer.bytes(&[source, &b"\0"[..]].concat()),
+                _ => answer.text(""),
+            },
             CL_PROGRAM_IL => match &program.origin {
                 Origin::Il(bytes) => answer.bytes(bytes),
                 _ => answer.bytes(&[]),

@@ -1,5 +1,6 @@
 //! The pointers of the C API as Rust values: slices in, places out. The generated glue makes them; everything behind is safe code.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 
 use towline_backend::opencl::*;
@@ -169,6 +170,16 @@ pub(crate) fn status(result: Result<(), cl_int>) -> cl_int {
     }
 }
 
+thread_local! {
+    /// The status that goes out beside the object that this thread's call answers.
+    static BESIDE: Cell<cl_int> = const { Cell::new(CL_SUCCESS) };
+}
+
+/// Has the object that this call answers go out with a status that is none of success.
+pub(crate) fn tell_beside(status: cl_int) {
+    BESIDE.set(status);
+}
+
 /// The C function's result and status.
 ///
 /// # Safety
@@ -178,7 +189,7 @@ pub(crate) unsafe fn created<T>(result: Result<*mut T, cl_int>, errcode: *mut cl
     let errcode = unsafe { Out::new(errcode) };
     match result {
         Ok(created) => {
-            errcode.set(CL_SUCCESS);
+            errcode.set(BESIDE.replace(CL_SUCCESS));
             created
         }
         Err(status) => {
@@ -223,3 +234,23 @@ macro_rules! create {
 
 pub(crate) use create;
 pub(crate) use provider;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_beside_a_failure_goes_out_with_both() {
+        let mut object = 0_u8;
+        let made = &raw mut object;
+        tell_beside(CL_LINK_PROGRAM_FAILURE);
+        let told = [made, made].map(|made| {
+            let mut status = 1;
+            // SAFETY: the status is a local.
+            let object = unsafe { created(Ok(made), &raw mut status) };
+            (object, status)
+        });
+        // The next object's status is its own.
+        assert_eq!(told, [(made, CL_LINK_PROGRAM_FAILURE), (made, CL_SUCCESS)]);
+    }
+}

@@ -385,3 +385,223 @@ fn contents_of_a_new_image_reach_a_session_without_waiting() {
     );
     assert_eq!((seen, texels), ([1, 2, 3, 4], [0; 6]));
 }
+
+#[test]
+fn times_of_a_commands_event_take_no_round_trip() {
+    let (cl, session) = on_session();
+    let profiling = CL_QUEUE_PROFILING_ENABLE;
+    let queue = make!(
+        cl,
+        clCreateCommandQueue(cl.context, cl.devices[0], profiling)
+    )
+    .expect("a queue");
+    let buffer = cl.buffer(16);
+    let mut event = null_mut();
+    let pattern = [7_u32];
+    ok!(
+        cl,
+        clEnqueueFillBuffer(
+            queue,
+            buffer,
+            pattern.as_ptr().cast(),
+            4,
+            0,
+            16,
+            0,
+            null(),
+            &raw mut event
+        )
+    );
+    ok!(cl, clWaitForEvents(1, &raw const event));
+    let before = session.meter().round_trips();
+    let times = [
+        CL_PROFILING_COMMAND_QUEUED,
+        CL_PROFILING_COMMAND_SUBMIT,
+        CL_PROFILING_COMMAND_START,
+        CL_PROFILING_COMMAND_END,
+    ]
+    .map(|name| {
+        let mut time = 0_u64;
+        let target = (&raw mut time).cast();
+        ok!(
+            cl,
+            clGetEventProfilingInfo(event, name, 8, target, null_mut())
+        );
+        time
+    });
+    assert!(times[0] > 0 && times.is_sorted(), "{times:?}");
+    assert_eq!(session.meter().round_trips() - before, 0);
+}
+
+#[test]
+fn source_comes_back_byte_by_byte() {
+    let cl = Cl::new(&[POCL]);
+    let source = b"// caf\xe9\n__kernel void k(void) {}\0";
+    let mut strings = [source.as_ptr().cast()];
+    let program = make!(
+        cl,
+        clCreateProgramWithSource(cl.context, 1, strings.as_mut_ptr(), null())
+    )
+    .expect("a program");
+    let mut told = vec![0_u8; source.len()];
+    let target = told.as_mut_ptr().cast();
+    ok!(
+        cl,
+        clGetProgramInfo(program, CL_PROGRAM_SOURCE, told.len(), target, null_mut())
+    );
+    assert_eq!(told, source);
+}
+
+/// A program for the first device from the binary of another.
+fn from_binary_of(cl: &Cl, program: cl_program) -> cl_program {
+    let mut size = 0_usize;
+    ok!(
+        cl,
+        clGetProgramInfo(
+            program,
+            CL_PROGRAM_BINARY_SIZES,
+            size_of::<usize>(),
+            (&raw mut size).cast(),
+            null_mut()
+        )
+    );
+    let mut binary = vec![0_u8; size];
+    let mut target = binary.as_mut_ptr();
+    ok!(
+        cl,
+        clGetProgramInfo(
+            program,
+            CL_PROGRAM_BINARIES,
+            size_of::<*mut u8>(),
+            (&raw mut target).cast(),
+            null_mut()
+        )
+    );
+    let mut binaries = [binary.as_ptr()];
+    let made = make!(
+        cl,
+        clCreateProgramWithBinary(
+            cl.context,
+            1,
+            cl.devices.as_ptr(),
+            &raw const size,
+            binaries.as_mut_ptr(),
+            null_mut()
+        )
+    )
+    .expect("a program");
+    ok!(
+        cl,
+        clBuildProgram(made, 0, null(), null(), None, null_mut())
+    );
+    made
+}
+
+#[test]
+fn wrong_group_size_of_a_binary_is_refused_at_launch() {
+    let (cl, _session) = on_session();
+    let source = "__kernel __attribute__((reqd_work_group_size(4, 1, 1))) void k(void) {}";
+    let kernel = cl.kernel(from_binary_of(&cl, cl.program(source)), "k");
+    let queue = cl.queue(0);
+    let launched = [4_usize, 2].map(|local| {
+        let global = 8_usize;
+        status!(
+            cl,
+            clEnqueueNDRangeKernel(
+                queue,
+                kernel,
+                1,
+                null(),
+                &raw const global,
+                &raw const local,
+                0,
+                null(),
+                null_mut()
+            )
+        )
+    });
+    assert_eq!(launched, [CL_SUCCESS, CL_INVALID_WORK_GROUP_SIZE]);
+}
+
+#[test]
+fn memory_of_a_session_is_not_the_hosts() {
+    let (cl, _session) = on_session();
+    let unified: cl_bool = device_value(&cl, CL_DEVICE_HOST_UNIFIED_MEMORY);
+    assert_eq!(unified, CL_FALSE);
+}
+
+#[test]
+fn image_of_a_buffer_takes_only_offered_formats() {
+    let (cl, _session) = on_session();
+    let format = cl_image_format {
+        image_channel_order: CL_RG,
+        image_channel_data_type: CL_FLOAT,
+    };
+    let desc = cl_image_desc {
+        image_type: CL_MEM_OBJECT_IMAGE1D_BUFFER,
+        image_width: 4,
+        image_height: 0,
+        image_depth: 0,
+        image_array_size: 0,
+        image_row_pitch: 0,
+        image_slice_pitch: 0,
+        num_mip_levels: 0,
+        num_samples: 0,
+        mem_object: cl.buffer(4096),
+    };
+    let made = make!(
+        cl,
+        clCreateImage(
+            cl.context,
+            CL_MEM_READ_WRITE,
+            &raw const format,
+            &raw const desc,
+            null_mut()
+        )
+    );
+    assert_eq!(made.err(), Some(CL_IMAGE_FORMAT_NOT_SUPPORTED));
+}
+
+#[test]
+fn failed_link_answers_as_the_vendor_does() {
+    let (cl, _session) = on_session();
+    let source = c"void absent(void); __kernel void k(void) { absent(); }";
+    let mut strings = [source.as_ptr()];
+    let program = make!(
+        cl,
+        clCreateProgramWithSource(cl.context, 1, strings.as_mut_ptr(), null())
+    )
+    .expect("a program");
+    ok!(
+        cl,
+        clCompileProgram(
+            program,
+            0,
+            null(),
+            null(),
+            0,
+            null(),
+            null_mut(),
+            None,
+            null_mut()
+        )
+    );
+    let mut status = CL_SUCCESS;
+    // SAFETY: the program is live and the status is a local.
+    let linked = unsafe {
+        cl.platform.clLinkProgram(
+            cl.context,
+            0,
+            null(),
+            null(),
+            1,
+            &raw const program,
+            None,
+            null_mut(),
+            &raw mut status,
+        )
+    };
+    assert_eq!(status, CL_LINK_PROGRAM_FAILURE);
+    // PoCL leaves no program behind.
+    assert!(linked.is_null());
+}

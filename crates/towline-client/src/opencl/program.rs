@@ -158,14 +158,25 @@ impl Remote {
             spec_size: value.len() as u64,
             spec_value: value,
         };
-        let posted = self.post(&request);
-        if posted.is_ok() {
+        // The device's verdict reaches this call: a failure comes before the answer to what is asked behind it.
+        let earlier = self.link().state().failures.remove(&0);
+        let answered = self.post(&request).and_then(|()| {
+            let behind = wire::Ping { token: 0 };
+            self.call_for("clSetProgramSpecializationConstant", &behind)
+        });
+        let taken = answered.and_then(|_| {
+            let mut state = self.link().state();
+            let refused = state.failures.remove(&0);
+            state.failures.extend(earlier.map(|status| (0, status)));
+            refused.map_or(Ok(()), Err)
+        });
+        if taken.is_ok() {
             lock(&known.making).step(Step::Constant {
                 id,
                 value: value.into(),
             });
         }
-        status_of(posted)
+        status_of(taken)
     }
 
     pub(super) fn compile(
@@ -281,7 +292,8 @@ impl Remote {
             .and_then(|bytes| Facts::decode(bytes).ok())
             .map(Arc::new);
         // A failed link may leave a program, whose log says why; other failures leave none.
-        if reply.status < 0 && reply.status != CL_LINK_PROGRAM_FAILURE {
+        let leaves = reply.status == CL_LINK_PROGRAM_FAILURE && decoded.facts.is_some();
+        if reply.status < 0 && !leaves {
             let _ = self.post(&wire::ReleaseProgram { program: created });
             return (std::ptr::null_mut(), reply.status);
         }

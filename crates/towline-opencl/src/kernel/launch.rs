@@ -22,7 +22,7 @@ const SMALL_GROUP: usize = 256;
 
 impl Kernel {
     /// Whether the kernel accepts the work-group size. A provider of this process says so at the launch; for the others a kernel
-    /// whose source names a size, or that is launched with large groups, is asked for it, once.
+    /// that may name a size, or that is launched with large groups, is asked for it, once.
     #[inline]
     fn expect_group(&self, queue: &Queue, range: &Range<'_>) -> Result<(), cl_int> {
         if queue.part().provider.local {

@@ -427,7 +427,7 @@ impl Session {
         // A failed link may leave a program behind, whose log tells why: the client keeps it then.
         let mut body = Vec::new();
         wire::LinkReply {
-            facts: Some(&known),
+            facts: (!native.is_null()).then_some(&known),
         }
         .encode(&mut body);
         let status = if native.is_null() && status == CL_SUCCESS {
