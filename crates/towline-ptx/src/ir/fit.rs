@@ -43,7 +43,7 @@ pub(super) fn fits(declared: Type, ty: Type, fit: Fit) -> bool {
     // Of these only `.f16` and `.f16x2` have registers of their own; the others go into untyped ones.
     match ty {
         _ if fit == Fit::Any => return true,
-        Type::Bf16 => return declared == Type::B16,
+        Type::Bf16 | Type::E4m3x2 | Type::E5m2x2 => return declared == Type::B16,
         Type::Bf16x2 | Type::Tf32 => return declared == Type::B32,
         Type::F16x2 | Type::S16x2 | Type::U16x2 => {
             return matches!(declared, Type::B32 | Type::F16x2);

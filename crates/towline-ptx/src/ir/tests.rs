@@ -193,8 +193,8 @@ fn what_is_unknown_is_refused_by_name_and_place() {
             "line 6, column 1: `add` with `.wrong` is not supported",
         ),
         (
-            ".reg .b16 h; .reg .f32 f;\ncvt.rn.satfinite.e4m3x2.f32 h, f, f;",
-            "line 6, column 1: `cvt` with `.e4m3x2` is not supported",
+            ".reg .b16 h; .reg .f32 f;\ncvt.rn.satfinite.e2m3x2.f32 h, f, f;",
+            "line 6, column 1: `cvt` with `.e2m3x2` is not supported",
         ),
         (
             ".reg .b32 r; .reg .f32 f;\ncvt.rna.satfinite.tf32.f32 r, f;",

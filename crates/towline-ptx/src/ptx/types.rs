@@ -56,6 +56,8 @@ types! {
     F16x2 "f16x2" 4,
     Bf16 "bf16" 2,
     Bf16x2 "bf16x2" 4,
+    E4m3x2 "e4m3x2" 2,
+    E5m2x2 "e5m2x2" 2,
     Tf32 "tf32" 4,
     F32 "f32" 4,
     F32x2 "f32x2" 8,
@@ -90,6 +92,8 @@ impl Type {
                 | Type::F16x2
                 | Type::Bf16
                 | Type::Bf16x2
+                | Type::E4m3x2
+                | Type::E5m2x2
                 | Type::Tf32
                 | Type::F32
                 | Type::F32x2

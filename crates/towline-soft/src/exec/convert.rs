@@ -111,6 +111,57 @@ fn tf32(mode: Mode, bits: u32) -> u32 {
     }
 }
 
+/// Bits of the fraction, bias of the exponent and greatest number of the formats of 8 bits.
+fn of_bytes(ty: Type) -> Option<(i32, i32, u64)> {
+    match ty {
+        Type::E4m3x2 => Some((3, 7, 0x7e)),
+        Type::E5m2x2 => Some((2, 15, 0x7b)),
+        _ => None,
+    }
+}
+
+/// A number in 8 bits, to the nearest, held to the greatest. There is one NaN.
+fn byte((fraction, bias, greatest): (i32, i32, u64), mode: Mode, value: f64) -> u64 {
+    let negative = value.is_sign_negative();
+    if value.is_nan() {
+        return 0x7f;
+    }
+    if mode.relu && negative {
+        return 0;
+    }
+    // Beyond the greatest of both formats.
+    let magnitude = value.abs().min(65536.0);
+    let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(1 - bias);
+    let steps = (magnitude * 2_f64.powi(fraction - exponent)).round_ties_even() as u64;
+    let code = (((exponent + bias - 1) as u64) << fraction) + steps;
+    code.min(greatest) | u64::from(negative) << 7
+}
+
+/// A number of 8 bits in 16.
+fn half(from: Type, mode: Mode, code: u64) -> Option<u64> {
+    let (sign, magnitude) = (code >> 7 & 1, code & 0x7f);
+    match from {
+        Type::E4m3x2 if magnitude == 0x7f => return Some(0x7fff),
+        Type::E5m2x2 if magnitude > 0x7c => return Some(0x7fff),
+        _ if mode.relu && sign != 0 => return Some(0),
+        Type::E5m2x2 => return Some(code << 8),
+        _ => {}
+    }
+    // With the bias of 16 bits it would be 2^8 times smaller.
+    let value = float::value(Type::F16, magnitude << 7, false)? * 256.0;
+    Some(sign << 15 | float::bits(Type::F16, value, Mode::default())?)
+}
+
+/// `cvt` between pairs of numbers of 8 and of 16 bits.
+fn convert_bytes(to: Type, from: Type, mode: Mode, bits: u64) -> Option<u64> {
+    if from != Type::F16x2 {
+        return Some(half(from, mode, bits >> 8 & 0xff)? << 16 | half(from, mode, bits & 0xff)?);
+    }
+    let value = |bits| float::value(Type::F16, bits & 0xffff, false);
+    let (format, high, low) = (of_bytes(to)?, value(bits >> 16)?, value(bits)?);
+    Some(byte(format, mode, high) << 8 | byte(format, mode, low))
+}
+
 /// `cvt` of all lanes.
 pub(crate) fn convert<const N: usize>(
     to: Type,
@@ -128,6 +179,12 @@ pub(crate) fn convert<const N: usize>(
         return Some(a.map(|bits| tf32(mode, bits as u32).into()));
     }
     let mut out = [0; N];
+    if of_bytes(to).or(of_bytes(from)).is_some() {
+        for (place, &bits) in out.iter_mut().zip(a) {
+            *place = convert_bytes(to, from, mode, bits)?;
+        }
+        return Some(out);
+    }
     for (place, &bits) in out.iter_mut().zip(a) {
         *place = if let Some(none) = not_a_number(to, from, mode, bits) {
             none
@@ -152,6 +209,14 @@ pub(crate) fn convert_pair<const N: usize>(
     a: &[u64; N],
     b: &[u64; N],
 ) -> Option<[u64; N]> {
+    if let Some(format) = of_bytes(to) {
+        let of = |bits| Some(byte(format, mode, float::value(from, bits, false)?));
+        let mut out = [0; N];
+        for (place, (&a, &b)) in out.iter_mut().zip(a.iter().zip(b)) {
+            *place = of(a)? << 8 | of(b)?;
+        }
+        return Some(out);
+    }
     let half = match to {
         Type::F16x2 => Type::F16,
         Type::Bf16x2 => Type::Bf16,
@@ -319,6 +384,64 @@ mod tests {
             &[2_f32.to_bits().into(); 32],
         );
         assert_eq!(pair.expect("a pair")[0], 0x3c00_4000);
+    }
+
+    /// What GPUs give for all pairs of one half and all bytes, as a sum.
+    #[test]
+    fn pairs_of_bytes_are_as_gpus_have_them() {
+        let sum = |codes: &mut dyn Iterator<Item = u64>| {
+            codes.fold(0_u32, |sum, code| {
+                sum.wrapping_mul(31).wrapping_add(code as u32)
+            })
+        };
+        let mut sums = Vec::new();
+        for ty in [Type::E4m3x2, Type::E5m2x2] {
+            for relu in [false, true] {
+                let mode = Mode {
+                    relu,
+                    ..Mode::default()
+                };
+                let halves = (0..1 << 16).map(|half| 0x4000 << 16 | half);
+                sums.push(sum(&mut halves.map(|bits| one(ty, Type::F16x2, mode, bits))));
+                let mut bytes = (0..1 << 16).map(|bytes| one(Type::F16x2, ty, mode, bytes));
+                sums.push(sum(&mut bytes));
+            }
+        }
+        assert_eq!(
+            sums,
+            [
+                0x9bf3_9000,
+                0x7c24_fe00,
+                0x95ac_9c9f,
+                0xa4a_7e00,
+                0x1361_c084,
+                0xa7ec_3e00,
+                0xae53_b4e1,
+                0xdd2a_3e00
+            ]
+        );
+    }
+
+    #[test]
+    fn numbers_of_32_bits_are_rounded_once_to_bytes() {
+        let of = |ty, value: f32| {
+            let lanes = [u64::from(value.to_bits()); 1];
+            convert_pair(ty, Type::F32, Mode::default(), &lanes, &[0x3f80_0000]).expect("a pair")[0]
+        };
+        for (value, expected) in [
+            (1.0625, 0x3838),
+            (1.062_500_1, 0x3938),
+            (-448.0, 0xfe38),
+            (1e30, 0x7e38),
+            (-0.000_976_562_5, 0x8038),
+            (0.001, 0x0138),
+            (f32::NEG_INFINITY, 0xfe38),
+            (-f32::NAN, 0x7f38),
+        ] {
+            assert_eq!(of(Type::E4m3x2, value), expected, "{value}");
+        }
+        assert_eq!(of(Type::E5m2x2, 61440.0), 0x7b3c);
+        assert_eq!(of(Type::E5m2x2, 1.0), 0x3c3c);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use crate::ir::op::{Binary, Mode, Op, Rounding, Source, Space};
 use crate::ptx::Type;
 use crate::ptx::ast::Expression;
 
-/// Pairs of numbers that tensor cores take.
-const TENSOR_PAIRS: [&str; 5] = ["e4m3x2", "e5m2x2", "e2m1x2", "e2m3x2", "e3m2x2"];
+/// Pairs of numbers of fewer than 8 bits, which tensor cores take.
+const TENSOR_PAIRS: [&str; 3] = ["e2m1x2", "e2m3x2", "e3m2x2"];
 
 impl<'a> Decoder<'a, '_, '_, '_> {
     pub(super) fn mov(&mut self) -> Decoded {
@@ -96,6 +96,12 @@ impl<'a> Decoder<'a, '_, '_, '_> {
                 a: self.builder.source(a, from)?,
             });
         }
+        if [to, from]
+            .iter()
+            .any(|ty| matches!(ty, Type::E4m3x2 | Type::E5m2x2))
+        {
+            return self.pair_of_bytes(to, from, mode);
+        }
         let pair = matches!(to, Type::F16x2 | Type::Bf16x2);
         let odd = |ty| {
             matches!(
@@ -110,18 +116,10 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             return self.refuse("`cvt.rna` is not supported");
         }
         if pair {
-            let [d, a, b] = self.operands()?;
             if from != Type::F32 {
                 return self.refuse(format!("a conversion from {from} to {to} is not supported"));
             }
-            return Ok(Op::ConvertPair {
-                to,
-                from,
-                mode,
-                d: self.builder.reg(d, to)?,
-                a: self.builder.source(a, from)?,
-                b: self.builder.source(b, from)?,
-            });
+            return self.pair_of(to, from, mode);
         }
         if mode.saturate && within(from, to) {
             return self.refuse(format!(
@@ -146,6 +144,34 @@ impl<'a> Decoder<'a, '_, '_, '_> {
             mode,
             d,
             a,
+        })
+    }
+
+    /// Two numbers become a pair.
+    fn pair_of(&mut self, to: Type, from: Type, mode: Mode) -> Decoded {
+        let [d, a, b] = self.operands()?;
+        Ok(Op::ConvertPair {
+            to,
+            from,
+            mode,
+            d: self.builder.reg(d, to)?,
+            a: self.builder.source(a, from)?,
+            b: self.builder.source(b, from)?,
+        })
+    }
+
+    /// A pair of numbers of 8 bits, from or to a pair of 16 bits, or from two numbers.
+    fn pair_of_bytes(&mut self, to: Type, from: Type, mode: Mode) -> Decoded {
+        if from == Type::F32 {
+            return self.pair_of(to, from, mode);
+        }
+        let [d, a] = self.operands()?;
+        Ok(Op::Convert {
+            to,
+            from,
+            mode,
+            d: self.builder.reg(d, to)?,
+            a: self.builder.source(a, from)?,
         })
     }
 

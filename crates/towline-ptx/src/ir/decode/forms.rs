@@ -117,6 +117,8 @@ const FORMS: &str = "
     cvt: [rni rzi rmi rpi] [sat] {f64} {f64}
     cvt: [rni rzi rmi rpi] [ftz] [sat] {f16} {f16}
     cvt: [rni rzi rmi rpi] {bf16} {bf16}
+    cvt: (rn) (satfinite) [relu] {e4m3x2 e5m2x2} {f32 f16x2}
+    cvt: (rn) [relu] {f16x2} {e4m3x2 e5m2x2}
     cvt: (rn rz) [relu] {tf32} {f32}
     cvt: (rna) {tf32} {f32}
     cvt: (pack) (sat) {u16 s16} {s32}

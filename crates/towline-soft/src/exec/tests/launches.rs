@@ -6,6 +6,7 @@ also_compiled! {
     callees_read_kernel_parameters_by_address_and_value,
     long_rounds_end_at_the_time_limit,
     misaligned_accesses_to_odd_host_memory_are_faults,
+    pairs_of_bytes_go_there_and_back,
 }
 
 /// A function takes the address of a parameter of the kernel's, and another as a register.
@@ -73,4 +74,18 @@ fn variables_have_the_alignment_they_ask_for() {
         let (address, len) = bench.image.global(name).expect("a variable");
         assert_eq!((address % align, len), (0, 16), "{name}");
     }
+}
+
+/// Bytes that hold numbers, from 32 bits, to 16 and back.
+#[test]
+fn pairs_of_bytes_go_there_and_back() {
+    let found = per_lane(
+        ".reg .b16 h; cvt.rn.f32.u32 f0, t; neg.f32 f1, f0; cvt.rn.satfinite.relu.e4m3x2.f32 h, f1, f0; cvt.rn.f16x2.e4m3x2 a0, h;\n\
+         cvt.rn.satfinite.e5m2x2.f16x2 h, a0; mov.b32 r, {h, h};",
+    );
+    // 17 is a tie between 16 and 18 first, 9 one between 8 and 10.
+    assert_eq!(
+        [0, 1, 9, 17].map(|lane| found[lane]),
+        [0, 0x3c_003c, 0x48_0048, 0x4c_004c]
+    );
 }
