@@ -39,6 +39,7 @@ unsafe extern "C" {
     ) -> c_int;
     fn towline_ncclMemAlloc(address: *mut *mut c_void, size: usize) -> c_int;
     fn towline_ncclMemFree(address: *mut c_void) -> c_int;
+    fn towline_ncclCommFinalize(comm: Comm) -> c_int;
     fn towline_ncclCommDestroy(comm: Comm) -> c_int;
     fn towline_ncclCommAbort(comm: Comm) -> c_int;
     fn towline_ncclCommGetAsyncError(comm: Comm, state: *mut c_int) -> c_int;
@@ -674,6 +675,59 @@ fn a_communicator_in_the_making_can_be_aborted() {
         // SAFETY: the communicator is not used any more.
         assert_eq!(unsafe { towline_ncclCommAbort(other) }, SUCCESS);
     }
+}
+
+#[test]
+fn abort_in_a_failed_group_is_done() {
+    ranks_alone(SPREADS[2], |rank| {
+        let (comm, stream, mine) = (rank.comm, rank.stream, rank.memory(&[1]));
+        let reduce = |comm| {
+            // SAFETY: memory of the rank's device.
+            unsafe { towline_ncclAllReduce(mine.at(), mine.at(), 1, INT32, SUM, comm, stream) }
+        };
+        if rank.number == 0 {
+            assert_eq!(reduce(comm), SUCCESS);
+            // Not if the other had not gone.
+            assert_eq!(rank.wait(stream), CUDA_ERROR_EXTERNAL_DEVICE);
+            return;
+        }
+        // SAFETY: no arguments.
+        unsafe { towline_ncclGroupStart() };
+        // SAFETY: the communicator is not used any more.
+        assert_eq!(unsafe { towline_ncclCommAbort(comm) }, SUCCESS);
+        assert_eq!(reduce(null_mut()), INVALID_ARGUMENT);
+        // SAFETY: as above.
+        assert_eq!(unsafe { towline_ncclGroupEnd() }, INVALID_ARGUMENT);
+    });
+}
+
+#[test]
+fn finalization_of_a_communicator_that_does_not_block_is_told() {
+    let _others = PROCESS.read().unwrap_or_else(PoisonError::into_inner);
+    Rank::enter(0);
+    let mut id = Id([0; 128]);
+    // SAFETY: the id is a local.
+    assert_eq!(unsafe { towline_ncclGetUniqueId(&raw mut id) }, SUCCESS);
+    let (mut config, mut comm) = ([24_u64, 0xcafe_beef | 21_400 << 32, 0], null_mut());
+    let given = config.as_mut_ptr().cast();
+    // SAFETY: the communicator and the configuration are locals.
+    let made = unsafe { towline_ncclCommInitRankConfig(&raw mut comm, 1, id, 0, given) };
+    assert_eq!(made, IN_PROGRESS);
+    let settle = || {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while state_of(comm) == IN_PROGRESS && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(state_of(comm), SUCCESS);
+    };
+    settle();
+    // SAFETY: the communicator lives.
+    assert_eq!(unsafe { towline_ncclCommFinalize(comm) }, IN_PROGRESS);
+    settle();
+    // SAFETY: as above.
+    assert_eq!(unsafe { towline_ncclCommFinalize(comm) }, INVALID_ARGUMENT);
+    // SAFETY: the communicator is not used any more.
+    assert_eq!(unsafe { towline_ncclCommDestroy(comm) }, SUCCESS);
 }
 
 /// Edges of a graph.

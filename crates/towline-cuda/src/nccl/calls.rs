@@ -249,9 +249,19 @@ fn later(
     place: Option<Place>,
     call: impl FnOnce() -> Result<u64, i32> + Send + 'static,
 ) -> Result<(), i32> {
+    keep(place, false, call)
+}
+
+/// As [`later`]; `ends` says whether it is made though the group fails.
+fn keep(
+    place: Option<Place>,
+    ends: bool,
+    call: impl FnOnce() -> Result<u64, i32> + Send + 'static,
+) -> Result<(), i32> {
     group::later(Later {
         call: Box::new(call),
         place,
+        ends,
     });
     Ok(())
 }
@@ -268,7 +278,7 @@ fn end_for_good(handle: ncclComm_t, call: &'static str, how: u32) -> ncclResult_
         if !matches!(state, result::SUCCESS | result::IN_PROGRESS) {
             return Ok(());
         }
-        later(None, move || {
+        keep(None, true, move || {
             if state == result::SUCCESS {
                 return match end(&communicator, call, how) {
                     Ok(()) | Err(result::REMOTE_ERROR) => Ok(0),
@@ -528,9 +538,26 @@ pub(crate) fn ncclCommFinalize(comm: ncclComm_t) -> ncclResult_t {
     group::within(|| {
         let communicator = process().communicator(comm.cast())?;
         communicator.expect_ready()?;
-        communicator.finalize();
-        later(None, move || {
-            end(&communicator, "ncclCommFinalize", 0).map(|()| 0)
+        let blocking = communicator.blocking;
+        communicator.finalized(result::IN_PROGRESS);
+        let unfinished = Arc::clone(&communicator);
+        let finalize = move || {
+            let outcome = end(&communicator, "ncclCommFinalize", 0);
+            communicator.finalized(code(outcome));
+            outcome.map(|()| 0)
+        };
+        keep(None, true, move || {
+            if blocking {
+                return finalize();
+            }
+            // Its state tells.
+            let named = towline_client::threads::named("towline-nccl");
+            let spawned = named.spawn(move || _ = finalize());
+            if spawned.is_err() {
+                unfinished.finalized(result::SYSTEM_ERROR);
+                return Err(result::SYSTEM_ERROR);
+            }
+            Err(result::IN_PROGRESS)
         })
     })
 }
@@ -582,7 +609,10 @@ pub(crate) unsafe fn ncclCommGetAsyncError(
     tell(comm, asyncError, |communicator| {
         match communicator.state() {
             result::SUCCESS if communicator.is_parent() => return Ok(result::IN_PROGRESS),
-            result::SUCCESS => {}
+            result::SUCCESS => match communicator.finalization() {
+                None | Some(result::SUCCESS) => {}
+                Some(state) => return Ok(state),
+            },
             state => return Ok(state),
         }
         let request = wire::CollectiveState {

@@ -46,7 +46,8 @@ pub(crate) struct Communicator {
     facts: OnceLock<(i32, i32)>,
     /// NCCL's result of how it came about.
     state: AtomicI32,
-    finalized: AtomicBool,
+    /// NCCL's result of its finalization; negative before.
+    finalized: AtomicI32,
     /// The program has ended it while it was being made.
     given_up: AtomicBool,
     /// Others that are being made of it.
@@ -72,7 +73,7 @@ impl Communicator {
     /// Refuses what is too early or too late.
     pub(crate) fn expect_ready(&self) -> Result<(), i32> {
         match self.state() {
-            result::SUCCESS if !self.finalized.load(Ordering::Acquire) => Ok(()),
+            result::SUCCESS if self.finalization().is_none() => Ok(()),
             result::SUCCESS | result::IN_PROGRESS => Err(result::INVALID_ARGUMENT),
             failed => Err(failed),
         }
@@ -90,8 +91,15 @@ impl Communicator {
         self.state.store(state, Ordering::Release);
     }
 
-    pub(crate) fn finalize(&self) {
-        self.finalized.store(true, Ordering::Release);
+    /// Its finalization has begun, or has come to its end.
+    pub(crate) fn finalized(&self, outcome: i32) {
+        self.finalized.store(outcome, Ordering::Release);
+    }
+
+    /// The outcome of its finalization: success, in progress, or a failure; none before.
+    pub(crate) fn finalization(&self) -> Option<i32> {
+        let outcome = self.finalized.load(Ordering::Acquire);
+        (outcome >= result::SUCCESS).then_some(outcome)
     }
 
     pub(crate) fn give_up(&self) {
@@ -168,7 +176,7 @@ impl Driver {
             blocking,
             facts: OnceLock::new(),
             state: AtomicI32::new(result::IN_PROGRESS),
-            finalized: AtomicBool::new(false),
+            finalized: AtomicI32::new(-1),
             given_up: AtomicBool::new(false),
             children: AtomicUsize::new(0),
             reductions: Mutex::default(),

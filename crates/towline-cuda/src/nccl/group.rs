@@ -53,6 +53,8 @@ pub(super) struct Enqueued {
 pub(super) struct Later {
     pub(super) call: Box<dyn FnOnce() -> Result<u64, i32> + Send>,
     pub(super) place: Option<Place>,
+    /// It ends a communicator, which the program can do once: it is made whatever becomes of the group.
+    pub(super) ends: bool,
 }
 
 /// The calling thread's group.
@@ -86,21 +88,27 @@ pub(super) fn end() -> Result<(), i32> {
         }
     });
     let Some(group) = group? else { return Ok(()) };
-    let driver = process();
-    if group.failed != result::SUCCESS {
-        group
-            .making
-            .iter()
-            .for_each(|making| drop_unmade(driver, making));
-        return Err(group.failed);
+    let (driver, mut later) = (process(), group.later);
+    let outcome = match group.failed {
+        result::SUCCESS => driver.send_all(group.making, group.operations),
+        failed => {
+            let mut unmade = group.making.iter();
+            unmade.for_each(|making| drop_unmade(driver, making));
+            Err(failed)
+        }
+    };
+    if !matches!(outcome, Ok(()) | Err(result::IN_PROGRESS)) {
+        later.retain(|later| later.ends);
     }
-    let made = driver.make_all(group.making);
-    if !matches!(made, Ok(()) | Err(result::IN_PROGRESS)) {
-        return made;
+    worse(outcome, run_all(later))
+}
+
+/// The outcome of two: a failure before what is in progress, and the first before the second.
+fn worse(one: Result<(), i32>, other: Result<(), i32>) -> Result<(), i32> {
+    match (one, other) {
+        (Err(result::IN_PROGRESS), Err(_)) | (Ok(()), _) => other,
+        _ => one,
     }
-    driver.enqueue_all(group.operations)?;
-    run_all(group.later)?;
-    made
 }
 
 /// Makes calls that may wait for each other, at once.
@@ -124,19 +132,21 @@ fn run_all(later: Vec<Later>) -> Result<(), i32> {
         if let (Ok(handle), Some(place)) = (outcome, place) {
             place.set(handle);
         }
-        all = all.and(outcome.map(drop));
+        all = worse(all, outcome.map(drop));
     }
     all
 }
 
-/// Drops the group that is open, with what was kept.
+/// Drops the group that is open, with what was kept but ends of communicators.
 pub(super) fn drop_open() {
-    let group = GROUP.take();
+    let mut group = GROUP.take();
     let driver = process();
     group
         .making
         .iter()
         .for_each(|making| drop_unmade(driver, making));
+    group.later.retain(|later| later.ends);
+    let _ = run_all(group.later);
 }
 
 /// Runs a call that belongs to a group: a failure is the group's too.
@@ -273,6 +283,15 @@ impl Gathered<'_> {
 }
 
 impl Driver {
+    /// Makes a group's communicators, and enqueues its operations.
+    fn send_all(&self, making: Vec<Making>, operations: Vec<Enqueued>) -> Result<(), i32> {
+        let made = self.make_all(making);
+        match made {
+            Ok(()) | Err(result::IN_PROGRESS) => self.enqueue_all(operations).and(made),
+            failed => failed,
+        }
+    }
+
     /// Makes communicators, on all their servers at once.
     fn make_all(&self, making: Vec<Making>) -> Result<(), i32> {
         if making.is_empty() {
@@ -527,6 +546,15 @@ mod tests {
             (bytes(Kind::Gather, 1), bytes(Kind::Gather, 0)),
             ((40, 160), (40, 0))
         );
+    }
+
+    #[test]
+    fn failures_come_before_progress() {
+        let (progress, failed) = (Err(result::IN_PROGRESS), Err(result::REMOTE_ERROR));
+        assert_eq!(worse(progress, failed), failed);
+        assert_eq!(worse(failed, progress), failed);
+        assert_eq!(worse(Ok(()), progress), progress);
+        assert_eq!(worse(progress, Ok(())), progress);
     }
 
     #[test]
