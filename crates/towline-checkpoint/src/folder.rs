@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -10,8 +11,8 @@ use rustix::io::Errno;
 use crate::CheckpointError;
 
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// A file's name while it is written.
-const DRAFT: &str = "draft";
+/// Begins a file's name while it is written. The rest tells writers apart.
+const DRAFT: &str = "draft-";
 
 /// See the module's text.
 #[derive(Debug)]
@@ -85,6 +86,12 @@ impl Folder {
         }
     }
 
+    /// Ends [`Self::lock`].
+    pub(crate) fn unlock(&self) -> Result<(), CheckpointError> {
+        let unlocked = rustix::fs::flock(&self.itself, FlockOperation::Unlock);
+        unlocked.map_err(|errno| self.failed("unlock the folder", errno.into()))
+    }
+
     /// The bytes of a file of at most `limit` bytes; `None` where it is missing.
     pub fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>, CheckpointError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -106,20 +113,37 @@ impl Folder {
     /// Writes a file, which appears under its name as a whole, or not.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CheckpointError> {
         let failed = |error| self.failed("write a file", error);
-        // A writer that died may have left one.
-        self.remove(DRAFT)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let draft = rustix::fs::openat(&self.itself, DRAFT, flags, FILE_MODE);
-        let mut draft = File::from(draft.map_err(|errno| failed(errno.into()))?);
-        let written = draft.write_all(bytes).and_then(|()| draft.sync_data());
+        let (mut file, draft) = self.draft().map_err(|errno| failed(errno.into()))?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_data());
         let written = written.and_then(|()| {
-            let renamed = rustix::fs::renameat(&self.itself, DRAFT, &self.itself, name);
+            let renamed = rustix::fs::renameat(&self.itself, &draft, &self.itself, name);
             renamed.map_err(io::Error::from)
         });
         if written.is_err() {
-            let _ = self.remove(DRAFT);
+            let _ = self.remove(&draft);
         }
         written.map_err(failed)
+    }
+
+    /// A new file, and its name.
+    fn draft(&self) -> Result<(File, String), Errno> {
+        static DRAFTS: AtomicU64 = AtomicU64::new(0);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        loop {
+            let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{DRAFT}{}-{number}", std::process::id());
+            match rustix::fs::openat(&self.itself, &name, flags, FILE_MODE) {
+                Ok(file) => return Ok((file.into(), name)),
+                // A writer that died may have left it, or one in another container has it.
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Whether a file's name is one of a file that is being written, or never was to its end.
+    pub(crate) fn is_draft(name: &str) -> bool {
+        name.starts_with(DRAFT)
     }
 
     /// Removes a file; whether it was there.
@@ -222,6 +246,17 @@ mod tests {
         folder.write("answer", b"public").unwrap();
         assert_eq!(std::fs::read(&outside).unwrap(), b"secret");
         assert_eq!(folder.read("answer", 100).unwrap().unwrap(), b"public");
+    }
+
+    #[test]
+    fn drafts_of_others_are_left_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::make(&place.path().join("held")).unwrap();
+        let (_, theirs) = folder.draft().unwrap();
+        folder.write("answer", b"public").unwrap();
+        assert_eq!(folder.read("answer", 100).unwrap().unwrap(), b"public");
+        assert!(folder.has(&theirs) && Folder::is_draft(&theirs));
+        assert_eq!(folder.names().unwrap().len(), 4, "with . and ..");
     }
 
     #[test]

@@ -47,8 +47,16 @@ pub struct Answer {
 }
 
 impl Folder {
-    /// Invites one checkpoint.
+    /// Invites one checkpoint; refused while a program is at the folder.
     pub fn invite(&self) -> Result<(), CheckpointError> {
+        if !self.lock()? {
+            return Err(CheckpointError::Folder {
+                folder: self.path().to_owned(),
+                why: "a program is at it",
+            });
+        }
+        // For the program that the invitation is for.
+        self.unlock()?;
         self.write(INVITATION, b"")
     }
 
@@ -201,6 +209,18 @@ mod tests {
         assert_eq!(folder.take_answer("1").unwrap(), None);
         folder.release().unwrap();
         assert_eq!(folder.held().unwrap(), None);
+    }
+
+    #[test]
+    fn folder_in_use_invites_nobody() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("held");
+        let (folder, other) = (Folder::make(&path).unwrap(), Folder::open(&path).unwrap());
+        assert!(other.lock().unwrap());
+        assert!(folder.invite().is_err() && !folder.has(INVITATION));
+        drop(other);
+        folder.invite().unwrap();
+        assert!(Folder::open(&path).unwrap().lock().unwrap());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Writes and reads the chunks of a checkpoint.
 
 use std::collections::HashSet;
+use std::io;
 use std::path::Path;
 
 use crate::manifest::{CHUNK_BYTES, Digest, MANIFEST_BYTES, Manifest, Part, Place};
@@ -24,12 +25,12 @@ fn is_zero(chunk: &[u8]) -> bool {
     pages.all(|page| ZEROS.get(..page.len()) == Some(page))
 }
 
-/// Removes chunks that a manifest does not name.
+/// Removes chunks that a manifest does not name, and drafts of writers that died.
 fn sweep(chunks: &Folder, named: &Manifest) -> Result<(), CheckpointError> {
     let named: HashSet<Digest> = named.kept().map(|(digest, _)| digest).collect();
     for name in chunks.names()? {
         let digest = name.strip_suffix(ENDING).and_then(Digest::parse);
-        if digest.is_some_and(|digest| !named.contains(&digest)) {
+        if digest.is_some_and(|digest| !named.contains(&digest)) || Folder::is_draft(&name) {
             chunks.remove(&name)?;
         }
     }
@@ -122,6 +123,15 @@ impl Writer {
     pub fn finish(mut self) -> Result<Digest, CheckpointError> {
         self.chunks.sync()?;
         let text = self.manifest.encode();
+        let readable = match text.len() <= MANIFEST_BYTES {
+            true => Manifest::decode(text.as_bytes()).map(drop),
+            false => Err(format!("the manifest has more than {MANIFEST_BYTES} bytes")),
+        };
+        readable.map_err(|what| CheckpointError::System {
+            folder: self.folder.path().to_owned(),
+            action: "write a manifest that can be read",
+            cause: io::Error::new(io::ErrorKind::InvalidData, what),
+        })?;
         self.folder.write(MANIFEST, text.as_bytes())?;
         self.is_finished = true;
         self.folder.sync()?;
@@ -318,6 +328,20 @@ mod tests {
         writer.put(1, place, &counted(4096, 9)).unwrap();
         drop(writer);
         assert_eq!(files(&path).len(), 1);
+        assert_eq!(contents(&path, digest), parts);
+    }
+
+    #[test]
+    fn checkpoint_that_could_not_be_read_is_refused() {
+        let (_place, path) = place();
+        let parts = [counted(4096, 1)];
+        let (digest, _) = write(&path, &parts);
+        let manifest = Manifest::new("train".into(), "gpu1".into(), Vec::new());
+        let mut writer = Writer::begin(Folder::open(&path).unwrap(), manifest).unwrap();
+        let place = Place::Memory { address: u64::MAX };
+        writer.put(1, place, &counted(4096, 2)).unwrap();
+        let refused = writer.finish().unwrap_err().to_string();
+        assert!(refused.contains("a manifest that can be read"), "{refused}");
         assert_eq!(contents(&path, digest), parts);
     }
 
