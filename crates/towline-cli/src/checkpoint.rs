@@ -105,11 +105,15 @@ fn wait_for_answer(
                 None if folder.is_asking() => asked = Instant::now(),
                 None => {}
                 Some(status) if status.success() => child = None,
-                Some(status) => bail!("the command has failed ({status}); nothing was restored"),
+                Some(status) if folder.take_back()? => {
+                    bail!("the command has failed ({status}); nothing was restored")
+                }
+                // The program has taken the wish, and answers.
+                Some(_) => child = None,
             }
         }
         if folder.is_asking() {
-            if asked.elapsed() >= PATIENCE {
+            if asked.elapsed() >= PATIENCE && folder.take_back()? {
                 bail!(
                     "no program answers for {} within {} s: it has ended, or is on another machine, and held.toml is of no use any more",
                     folder.path().display(),
@@ -119,7 +123,7 @@ fn wait_for_answer(
         } else if folder.lock().unwrap_or(false) {
             // Its process had the lock from before it took the wish until it had answered.
             let answer = folder.take_answer(id)?;
-            return answer.context("the program has ended while its session was restored");
+            return answer.context("no answer came; see the program's log");
         }
         std::thread::sleep(LOOK);
     }
