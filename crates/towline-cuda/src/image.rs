@@ -345,7 +345,7 @@ impl Travelling<'_> {
 pub(crate) fn kept(
     image: Vouched<'_, *const c_void>,
     wrapped: bool,
-    device: Target,
+    devices: Vec<Target>,
     travelling: &Travelling<'_>,
 ) -> KeptImage {
     let place = *image;
@@ -364,7 +364,7 @@ pub(crate) fn kept(
         }
         // SAFETY: the object that the image lies in is where it was, and nobody writes to images.
         let image = unsafe { Vouched::new(place) };
-        let again = self::travelling(image, wrapped, device).ok()?;
+        let again = self::travelling(image, wrapped, &devices).ok()?;
         Some(again.bytes().to_vec())
     }))
 }
@@ -384,11 +384,11 @@ fn loaded_object(place: *const c_void) -> Option<(usize, CString)> {
     Some((told.dli_fbase.addr(), file.to_owned()))
 }
 
-/// The image that starts at `start`: the entry of a container that the device uses, or the whole.
+/// The image that starts at `start`: the entries of a container that the devices use, or the whole.
 pub(crate) fn travelling<'a>(
     image: Vouched<'a, *const c_void>,
     wrapped: bool,
-    device: Target,
+    devices: &[Target],
 ) -> Result<Travelling<'a>, CUresult> {
     let start = *image;
     if start.is_null() {
@@ -408,9 +408,9 @@ pub(crate) fn travelling<'a>(
                 return Err(CUDA_ERROR_INVALID_IMAGE);
             }
             // SAFETY: a wrapper points to its container.
-            container_at(unsafe { Vouched::new(container) }, device)
+            container_at(unsafe { Vouched::new(container) }, devices)
         }
-        fatbin::CONTAINER_MAGIC => container_at(image, device),
+        fatbin::CONTAINER_MAGIC => container_at(image, devices),
         ELF_MAGIC => cubin_at(image),
         _ => {
             // SAFETY: the image is vouched for: what is nothing else is text with a NUL.
@@ -459,15 +459,10 @@ fn beginning<'a, const COUNT: usize>(image: Vouched<'a, *const c_void>) -> &'a [
 
 fn container_at<'a>(
     start: Vouched<'a, *const c_void>,
-    device: Target,
+    devices: &[Target],
 ) -> Result<Travelling<'a>, CUresult> {
-    let length = fatbin::container_len(beginning(start)).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
-    let bytes = bytes(start, length as usize);
-    let chosen = match device.machine_code {
-        true => fatbin::select(bytes, device.capability),
-        false => fatbin::select_text(bytes, device.capability),
-    };
-    Ok(match chosen {
+    let bytes = whole_container(start)?;
+    Ok(match chosen(bytes, devices) {
         Ok(Some(chosen)) => Travelling::Chosen(Arc::new(chosen)),
         Ok(None) => Travelling::Whole(bytes),
         Err(error) => {
@@ -475,6 +470,54 @@ fn container_at<'a>(
             Travelling::Whole(bytes)
         }
     })
+}
+
+fn whole_container<'a>(start: Vouched<'a, *const c_void>) -> Result<&'a [u8], CUresult> {
+    let length = fatbin::container_len(beginning(start)).map_err(|_| CUDA_ERROR_INVALID_IMAGE)?;
+    Ok(bytes(start, length as usize))
+}
+
+fn chosen(container: &[u8], devices: &[Target]) -> Result<Option<Vec<u8>>, towline_ptx::Error> {
+    let devices = devices.iter();
+    fatbin::select_for(
+        container,
+        devices.map(|device| (device.capability, device.machine_code)),
+    )
+}
+
+/// The objects that the code of a wrapper was linked from, where none of that code is for the device: `nvcc -rdc=true` links machine code
+/// only, and leaves the rest to the driver.
+pub(crate) fn objects<'a>(
+    image: Vouched<'a, *const c_void>,
+    device: Target,
+) -> Option<Vec<&'a [u8]>> {
+    if image.is_null() || u32::from_le_bytes(*beginning(image)) != fatbin::WRAPPER_MAGIC {
+        return None;
+    }
+    let wrapper = fatbin::Wrapper::decode(beginning(image)).ok()?;
+    let pointer = |address| std::ptr::with_exposed_provenance::<c_void>(address as usize);
+    let (linked, list) = (pointer(wrapper.container), pointer(wrapper.extra));
+    let is_linked = wrapper.version == fatbin::WrapperVersion::Linked;
+    if !is_linked || linked.is_null() || list.is_null() {
+        return None;
+    }
+    // SAFETY: a wrapper points to its container.
+    let linked = whole_container(unsafe { Vouched::new(linked) }).ok()?;
+    if chosen(linked, &[device]).ok()?.is_some() {
+        return None;
+    }
+    let mut objects = Vec::new();
+    for at in (0..).step_by(8) {
+        // SAFETY: such a wrapper points to a list of containers, which ends with a NULL.
+        let entry = unsafe { Vouched::new(list.wrapping_byte_add(at)) };
+        let object = pointer(u64::from_le_bytes(*beginning(entry)));
+        if object.is_null() {
+            break;
+        }
+        // SAFETY: as above.
+        objects.push(whole_container(unsafe { Vouched::new(object) }).ok()?);
+    }
+    (!objects.is_empty()).then_some(objects)
 }
 
 fn cubin_at<'a>(start: Vouched<'a, *const c_void>) -> Result<Travelling<'a>, CUresult> {
@@ -535,7 +578,7 @@ mod tests {
     #[test]
     fn text_travels_with_its_nul() {
         let text = c".version 8.0\n";
-        let found = travelling(image(text.to_bytes_with_nul()), false, DEVICE);
+        let found = travelling(image(text.to_bytes_with_nul()), false, &[DEVICE]);
         assert_eq!(found.unwrap().bytes(), text.to_bytes_with_nul());
     }
 
@@ -547,10 +590,54 @@ mod tests {
         wrapper.extend([1, 0, 0, 0]);
         wrapper.extend((container.as_ptr().expose_provenance() as u64).to_le_bytes());
         wrapper.extend([0; 8]);
-        let refused = travelling(image(&wrapper), false, DEVICE);
+        let refused = travelling(image(&wrapper), false, &[DEVICE]);
         assert_eq!(refused.err(), Some(CUDA_ERROR_INVALID_IMAGE));
-        let taken = travelling(image(&wrapper), true, DEVICE);
+        let taken = travelling(image(&wrapper), true, &[DEVICE]);
         assert_eq!(taken.unwrap().bytes(), container);
+    }
+
+    /// A container with one entry that holds nothing.
+    fn container(kind: u16, architecture: u32) -> Vec<u8> {
+        let mut out = fatbin::CONTAINER_MAGIC.to_le_bytes().to_vec();
+        out.extend([1, 0, 16, 0, 64, 0, 0, 0, 0, 0, 0, 0]);
+        out.resize(16 + 64, 0);
+        out[16..18].copy_from_slice(&kind.to_le_bytes());
+        (out[20], out[16 + 28]) = (64, architecture as u8);
+        out
+    }
+
+    #[test]
+    fn objects_are_linked_where_no_linked_code_fits() {
+        let address = |bytes: &[u8]| bytes.as_ptr().expose_provenance() as u64;
+        let (linked, one, two) = (container(2, 80), container(1, 80), container(1, 75));
+        let list = [address(&one), address(&two), 0]
+            .map(u64::to_le_bytes)
+            .concat();
+        let wrapper = |version: u8| {
+            let mut wrapper = fatbin::WRAPPER_MAGIC.to_le_bytes().to_vec();
+            wrapper.extend([version, 0, 0, 0]);
+            wrapper.extend(address(&linked).to_le_bytes());
+            wrapper.extend(address(&list).to_le_bytes());
+            wrapper
+        };
+        let twice = wrapper(2);
+        let found = objects(image(&twice), DEVICE);
+        assert_eq!(found, Some(vec![one.as_slice(), &two]));
+        let fitting = Target {
+            capability: ComputeCapability::new(8, 6),
+            ..DEVICE
+        };
+        assert_eq!(objects(image(&wrapper(2)), fitting), None);
+        let software = Target {
+            machine_code: false,
+            ..fitting
+        };
+        assert_eq!(
+            objects(image(&wrapper(2)), software).map(|of| of.len()),
+            Some(2)
+        );
+        assert_eq!(objects(image(&wrapper(1)), DEVICE), None);
+        assert_eq!(objects(image(&linked), DEVICE), None);
     }
 
     #[test]
@@ -584,7 +671,7 @@ mod tests {
         // The second section: 100 bytes from byte 200 on.
         file[128 + 0x18] = 200;
         file[128 + 0x20] = 100;
-        let found = travelling(image(&file), false, DEVICE);
+        let found = travelling(image(&file), false, &[DEVICE]);
         assert_eq!(found.unwrap().bytes().len(), 300);
     }
 }

@@ -22,8 +22,8 @@ use crate::module::{FACTS_ROOM, FUNCTION_ROW, facts};
 
 /// A library on servers other than the one that was sent it first.
 pub(crate) struct Elsewhere {
-    /// What their devices load, by kind of device.
-    images: Vec<(Target, Arc<Vec<u8>>)>,
+    /// What their devices load, by kinds of devices.
+    images: Vec<(Vec<Target>, Arc<Vec<u8>>)>,
     options: Options,
     /// By session.
     copies: Box<[OnceLock<Copy>]>,
@@ -75,6 +75,45 @@ impl Driver {
         Ok(target(device, acting.session.snapshot().genuine))
     }
 
+    /// What the devices of a server load, each kind once: a library is for all of them.
+    fn targets(&self, session: u8) -> Result<Vec<Target>, CUresult> {
+        let genuine = self.session(session)?.snapshot().genuine;
+        let mut targets = Vec::new();
+        let devices = self.started()?.devices().iter();
+        for device in devices.filter(|device| device.session == session) {
+            let target = target(device, genuine);
+            if !targets.contains(&target) {
+                targets.push(target);
+            }
+        }
+        Ok(targets)
+    }
+
+    /// Links the objects of device code that was linked for other devices alone.
+    fn link_objects(&self, objects: &[&[u8]], device: Target) -> Result<Vec<u8>, CUresult> {
+        let link = self.begin_link(Options::default())?;
+        let linked = objects.iter().try_for_each(|object| {
+            let kind = CU_JIT_INPUT_FATBINARY;
+            self.add_to_link(link, kind, object, b"an object", &Options::default())
+        });
+        let linked = linked.and_then(|()| self.complete_link(link));
+        let linked = linked.map(|(image, length)| {
+            // SAFETY: the link's image, which is there until the link ends.
+            unsafe { std::slice::from_raw_parts(image.cast::<u8>(), length) }.to_vec()
+        });
+        let ended = self.end_link(link);
+        if let Err(status) = linked {
+            let ComputeCapability { major, minor } = device.capability;
+            log::error!(
+                "the program's device code was linked by nvcc -rdc=true for other devices than this one, and its objects cannot be \
+                 linked for it (error {status}): compile it with PTX too, as with -gencode arch=compute_75,code=compute_75, or with \
+                 -arch=sm_{major}{minor} for a GPU of this kind"
+            );
+        }
+        let linked = linked?;
+        ended.map(|()| linked)
+    }
+
     /// Loads an image as a library.
     pub(crate) fn load_library(
         &self,
@@ -83,11 +122,24 @@ impl Driver {
     ) -> Result<CUlibrary, CUresult> {
         let acting = self.session_for_any()?;
         let device = self.target(&acting)?;
-        let travelling = image::travelling(start, true, device)?;
+        let session = acting.context.session;
+        let linked = match image::objects(start, device) {
+            Some(objects) => Some(Arc::new(self.link_objects(&objects, device)?)),
+            None => None,
+        };
+        let targets = self.targets(session)?;
+        let travelling = match &linked {
+            Some(linked) => Travelling::Chosen(Arc::clone(linked)),
+            None => image::travelling(start, true, &targets)?,
+        };
         let mut image = self.send_library(&acting, &travelling, device, options)?;
-        let kept = image::kept(start, true, device, &travelling);
+        let kept = match &linked {
+            Some(linked) => KeptImage::Bytes(Arc::clone(linked)),
+            None => image::kept(start, true, targets.clone(), &travelling),
+        };
         acting.session.keep_image(image.number, kept);
-        image.elsewhere = self.elsewhere(start, acting.context.session, options)?;
+        let linked = linked.map(|linked| (targets, linked));
+        image.elsewhere = self.elsewhere(start, session, linked, options)?;
         let library = wire::LibraryHandle(image.number);
         write(&self.functions).insert(&Arc::new(image));
         Ok(library.to_raw())
@@ -147,23 +199,27 @@ impl Driver {
         Ok(Image::new(library.0, 0, session, first, facts, layout))
     }
 
-    /// What it takes to send a library to the process's other servers, where there are any.
+    /// What it takes to send a library to the process's other servers, where there are any. What was linked for devices like those of the
+    /// first is for theirs, too.
     fn elsewhere(
         &self,
         start: Vouched<'_, *const c_void>,
         session: u8,
+        linked: Option<(Vec<Target>, Arc<Vec<u8>>)>,
         options: &Options,
     ) -> Result<Option<Box<Elsewhere>>, CUresult> {
         let started = self.started()?;
-        let others = started.devices().iter();
-        let mut images: Vec<(Target, Arc<Vec<u8>>)> = Vec::new();
-        for device in others.filter(|device| device.session != session) {
-            let genuine = self.session(device.session)?.snapshot().genuine;
-            let wanted = target(device, genuine);
+        let others = started.devices().iter().map(|device| device.session);
+        let others = others.filter(|other| *other != session);
+        let mut images: Vec<_> = linked.into_iter().collect();
+        let mut has_others = false;
+        for other in others {
+            has_others = true;
+            let wanted = self.targets(other)?;
             if images.iter().any(|(known, _)| *known == wanted) {
                 continue;
             }
-            let travelling = image::travelling(start, true, wanted)?;
+            let travelling = image::travelling(start, true, &wanted)?;
             let bytes = travelling.bytes();
             let same = images.iter().find(|(_, known)| known.as_slice() == bytes);
             let kept = match (same, &travelling) {
@@ -172,7 +228,7 @@ impl Driver {
             };
             images.push((wanted, kept));
         }
-        if images.is_empty() {
+        if !has_others {
             return Ok(None);
         }
         let copies = started.sessions.iter().map(|_| OnceLock::new());
@@ -201,10 +257,9 @@ impl Driver {
             return Ok(copy);
         }
         let wanted = self.target(acting)?;
-        let kept = elsewhere
-            .images
-            .iter()
-            .find(|(target, _)| *target == wanted);
+        let targets = self.targets(acting.context.session)?;
+        let mut images = elsewhere.images.iter();
+        let kept = images.find(|(known, _)| *known == targets);
         let (_, bytes) = kept.ok_or(CUDA_ERROR_NO_BINARY_FOR_GPU)?;
         let travelling = Travelling::Chosen(Arc::clone(bytes));
         let sent = self.send_library(acting, &travelling, wanted, &elsewhere.options)?;

@@ -31,7 +31,7 @@ impl Driver {
     ) -> Result<CUmodule, CUresult> {
         let acting = self.session_for(0)?;
         let device = self.target(&acting)?;
-        let travelling = image::travelling(start, wrapped, device)?;
+        let travelling = image::travelling(start, wrapped, &[device])?;
         let bytes = travelling.bytes();
         let first = acting
             .session
@@ -71,7 +71,7 @@ impl Driver {
         let facts = Arc::new(facts(&acting, &answer, reply.facts)?);
         let (context, session) = (acting.context.number, acting.context.session);
         self.check_stated(&layout, &facts, session)?;
-        let kept = image::kept(start, wrapped, device, &travelling);
+        let kept = image::kept(start, wrapped, vec![device], &travelling);
         acting.session.keep_image(module.0, kept);
         let image = Image::new(module.0, context, session, first, facts, layout);
         write(&self.functions).insert(&Arc::new(image));

@@ -34,7 +34,7 @@ use crate::arch::{Arch, Variant};
 use crate::bytes::{slice, u16_at, u32_at, u64_at};
 
 pub use compress::{Codec, RAW_LIMIT, WINDOW_LIMIT};
-pub use select::{choose, choose_text, select, select_text};
+pub use select::{choose, choose_text, select, select_for};
 
 /// First word of a wrapper.
 pub const WRAPPER_MAGIC: u32 = 0x466243b1;
@@ -357,18 +357,23 @@ impl<'a> Entry<'a> {
 
     /// The header of a container in which this is the only entry: followed by [`Entry::bytes`] it is that container.
     pub fn header_alone(&self) -> [u8; CONTAINER_HEADER_BYTES] {
-        let mut header = [0; CONTAINER_HEADER_BYTES];
-        header[..4].copy_from_slice(&CONTAINER_MAGIC.to_le_bytes());
-        header[4..6].copy_from_slice(&1_u16.to_le_bytes());
-        header[6..8].copy_from_slice(&(CONTAINER_HEADER_BYTES as u16).to_le_bytes());
-        header[8..].copy_from_slice(&(self.bytes.len() as u64).to_le_bytes());
-        header
+        header_of(self.bytes.len())
     }
 
     /// A container in which this is the only entry, compressed as it is.
     pub fn alone(&self) -> Vec<u8> {
         [&self.header_alone(), self.bytes].concat()
     }
+}
+
+/// The header of a container whose entries are so long.
+fn header_of(len: usize) -> [u8; CONTAINER_HEADER_BYTES] {
+    let mut header = [0; CONTAINER_HEADER_BYTES];
+    header[..4].copy_from_slice(&CONTAINER_MAGIC.to_le_bytes());
+    header[4..6].copy_from_slice(&1_u16.to_le_bytes());
+    header[6..8].copy_from_slice(&(CONTAINER_HEADER_BYTES as u16).to_le_bytes());
+    header[8..].copy_from_slice(&(len as u64).to_le_bytes());
+    header
 }
 
 /// How long the header is that starts with `bytes`, in a list of programs: it ends behind its name and its options, each of which is

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{Container, EntryKind, Program};
+use super::{Container, Entry, EntryKind, Program, header_of};
 use crate::Error;
 use crate::arch::ComputeCapability;
 
@@ -49,16 +49,39 @@ pub fn choose_text<'a>(
         })
 }
 
-/// A container with only the entry that [`choose_text`] says.
-pub fn select_text(container: &[u8], device: ComputeCapability) -> Result<Option<Vec<u8>>, Error> {
+/// A container with only the entries that devices use, each once and compressed as it was: what [`choose`] says for one that runs machine
+/// code, as its flag tells, and [`choose_text`] for another. `None` where nothing is for any of them.
+pub fn select_for(
+    container: &[u8],
+    devices: impl IntoIterator<Item = (ComputeCapability, bool)>,
+) -> Result<Option<Vec<u8>>, Error> {
     let programs = Container::parse(container)?.programs()?;
-    Ok(choose_text(programs, device).map(|program| program.entry.alone()))
+    let mut entries: Vec<Entry<'_>> = Vec::new();
+    for (device, machine_code) in devices {
+        let programs = programs.iter().copied();
+        let chosen = match machine_code {
+            true => choose(programs, device),
+            false => choose_text(programs, device),
+        };
+        let Some(Program { entry, .. }) = chosen else {
+            continue;
+        };
+        if !entries
+            .iter()
+            .any(|known| std::ptr::eq(known.bytes, entry.bytes))
+        {
+            entries.push(entry);
+        }
+    }
+    let bytes = entries.iter().map(|entry| entry.bytes);
+    let header = header_of(bytes.clone().map(<[u8]>::len).sum());
+    let parts: Vec<&[u8]> = [header.as_slice()].into_iter().chain(bytes).collect();
+    Ok((!entries.is_empty()).then(|| parts.concat()))
 }
 
 /// A container with only the entry whose program `device` uses, still compressed; `None` as [`choose`] says.
 pub fn select(container: &[u8], device: ComputeCapability) -> Result<Option<Vec<u8>>, Error> {
-    let programs = Container::parse(container)?.programs()?;
-    Ok(choose(programs, device).map(|program| program.entry.alone()))
+    select_for(container, [(device, true)])
 }
 
 #[cfg(test)]
@@ -145,6 +168,23 @@ mod tests {
         );
         assert_eq!(text(&[(PTX, 120), (PTX, 80), (PTX, 90)]), Some(80));
         assert_eq!(text(&[(ELF, 75)]), None);
+    }
+
+    #[test]
+    fn unlike_devices_find_their_entries_in_one_container() {
+        let (old, new) = (entry(ELF, 80, 0, b"old", 0), entry(ELF, 90, 0, b"new", 0));
+        let text = entry(PTX, 75, 0, b"text", 0);
+        let bytes = container(&[old.clone(), new.clone(), text.clone()]);
+        let device = |major| (ComputeCapability::new(major, 0), true);
+        let of = |devices: &[_]| select_for(&bytes, devices.iter().copied()).expect("a container");
+        assert_eq!(of(&[device(9)]), Some(container(&[new.clone()])));
+        assert_eq!(
+            of(&[device(9), device(8), device(9)]),
+            Some(container(&[new.clone(), old]))
+        );
+        let software = (ComputeCapability::new(9, 0), false);
+        assert_eq!(of(&[device(9), software]), Some(container(&[new, text])));
+        assert_eq!(of(&[device(5)]), None);
     }
 
     #[test]
