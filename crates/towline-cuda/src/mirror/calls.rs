@@ -493,7 +493,8 @@ impl Driver {
         let attached = match flags {
             CU_MEM_ATTACH_GLOBAL => Attached::All,
             CU_MEM_ATTACH_HOST => Attached::Host,
-            CU_MEM_ATTACH_SINGLE if stream.addr() > 2 => Attached::Stream(handle.0),
+            // The default streams by name are taken, NULL is not (seen with driver 580.159).
+            CU_MEM_ATTACH_SINGLE if !stream.is_null() => Attached::Stream(handle.0),
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         };
         let mirror = self.mirror(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
