@@ -92,7 +92,7 @@ pub(super) fn end() -> Result<(), i32> {
     let outcome = match group.failed {
         result::SUCCESS => driver.send_all(group.making, group.operations),
         failed => {
-            let mut unmade = group.making.iter();
+            let unmade = group.making.iter();
             unmade.for_each(|making| drop_unmade(driver, making));
             Err(failed)
         }
