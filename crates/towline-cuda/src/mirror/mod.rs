@@ -831,8 +831,9 @@ impl Acting<'_> {
     }
 
     fn show_all(&self) -> Result<(), CUresult> {
-        let mut all = self.context.mirrored.all().into_iter();
-        all.try_for_each(|mirror| mirror.show_changes())
+        let all = self.context.mirrored.all().into_iter();
+        let shown = all.map(|mirror| mirror.show_changes());
+        shown.fold(Ok(()), Result::and)
     }
 
     /// Behind a function of the application in a stream's order: what it has written is on the device before the stream goes on.
