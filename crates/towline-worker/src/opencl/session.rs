@@ -18,6 +18,7 @@ use super::manual::Expected;
 use super::manual::include::IncludeTree;
 use super::manual::ring::Ring;
 use super::shared::{Raw, Shared};
+use crate::code::CodeCharge;
 use crate::decode::broken;
 use crate::link::Charge;
 use crate::turns::Admission;
@@ -53,6 +54,10 @@ pub(crate) struct Session {
     pub(crate) arguments: Addresses<Vec<Expected>>,
     /// Arguments that could not be set to the values that the client takes them to have, with the reasons, by native kernel.
     pub(crate) unset: Addresses<SmallVec<[(u32, cl_int); 1]>>,
+    /// The native program of each native kernel, which holds it.
+    programs: Addresses<usize>,
+    /// What is charged for programs that were released and kernels hold, by native program.
+    outlived: Addresses<CodeCharge>,
     /// Of the session, in their order.
     devices: Vec<Raw>,
     /// The request launches on the device of this place, and the launch counts.
@@ -107,6 +112,8 @@ impl Session {
             first_parts: HashMap::new(),
             open_events: HashMap::new(),
             includes: HashMap::new(),
+            programs: Addresses::default(),
+            outlived: Addresses::default(),
             arguments: Addresses::default(),
             unset: Addresses::default(),
             devices: devices.iter().map(|(_, device)| *device).collect(),
@@ -227,7 +234,27 @@ impl Session {
             }
             return Err(broken(error));
         }
+        if tag == wire::KernelHandle::TAG && !native.is_null() {
+            self.programs
+                .insert(native.addr(), self.program_of(native.cast()));
+        }
         Ok(())
+    }
+
+    fn program_of(&self, kernel: cl_kernel) -> usize {
+        let mut program: cl_program = std::ptr::null_mut();
+        let (place, size) = (&raw mut program, size_of::<cl_program>());
+        let none = std::ptr::null_mut();
+        // SAFETY: the kernel is live; the answer is one program.
+        unsafe {
+            self.api
+                .clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, size, place.cast(), none)
+        };
+        program.addr()
+    }
+
+    fn is_held(&self, program: usize) -> bool {
+        self.programs.values().any(|held| *held == program)
     }
 
     /// Whether a command gets an event: the client has asked for one, or somebody measures how long commands take.
@@ -302,9 +329,10 @@ impl Session {
                 self.shared.release_event(first);
             }
         }
+        let mut code = None;
         if tag == wire::ProgramHandle::TAG {
             self.includes.remove(&id);
-            self.shared.credit_code(id);
+            code = self.shared.take_code(id.into());
         }
         match self.table.remove(id, tag) {
             Ok(Entry::Live(raw)) if tag == wire::CommandQueueHandle::TAG => {
@@ -317,6 +345,17 @@ impl Session {
             Ok(Entry::Live(raw)) if tag == wire::KernelHandle::TAG => {
                 self.arguments.remove(&raw.0.addr());
                 self.unset.remove(&raw.0.addr());
+                let program = self.programs.remove(&raw.0.addr()).unwrap_or(0);
+                if self.outlived.contains_key(&program) && !self.is_held(program) {
+                    self.outlived.remove(&program);
+                }
+                Ok(())
+            }
+            Ok(Entry::Live(raw)) if tag == wire::ProgramHandle::TAG => {
+                let program = raw.0.addr();
+                if let Some(code) = code.filter(|_| self.is_held(program)) {
+                    self.outlived.insert(program, code);
+                }
                 Ok(())
             }
             Ok(_) => Ok(()),
