@@ -637,13 +637,15 @@ fn host_sees_copies_that_running_kernels_hold_up() {
 fn free_whose_wait_fails_frees() {
     let program = Program::new();
     let bytes = || program.machine.nulls[0].allocated_bytes();
-    let held = program.held();
+    let (held, other) = (program.held(), program.machine.filled(&[0; 4]));
     let before = bytes();
     let memory = program.managed(1 << 20);
     program.add(at(memory), 4, held.stream);
     set(memory, 0, 7);
     held.open();
     assert_eq!(program.free(at(memory)), CUDA_ERROR_ILLEGAL_ADDRESS);
+    // Answered behind all that was posted.
+    assert_eq!(program.machine.bytes(other, 4), [0; 4]);
     assert_eq!(bytes(), before);
     program.machine.leave();
 }
