@@ -201,6 +201,10 @@ fn what_is_unknown_is_refused_by_name_and_place() {
             "line 6, column 1: `cvt.satfinite.tf32` is not supported",
         ),
         (
+            ".reg .b16 h; .reg .f32 f;\ncvt.rn.satfinite.bf16.f32 h, f;",
+            "line 6, column 1: `cvt.satfinite.bf16` is not supported",
+        ),
+        (
             ".reg .b32 r;\nvadd2.s32.s32.s32 r, r.h45, r, r;",
             "line 6, column 1: `.h45` does not say which parts of words",
         ),

@@ -69,7 +69,6 @@ impl<'a> Decoder<'a, '_, '_, '_> {
     }
 
     pub(super) fn cvt(&mut self) -> Decoded {
-        // `.satfinite` on numbers of 16 bits is left out; on `tf32` it is refused.
         let held = self.modifiers.flag("satfinite");
         if self.modifiers.flag("pack") {
             return self.pack();
@@ -83,10 +82,16 @@ impl<'a> Decoder<'a, '_, '_, '_> {
         let mode = self.modifiers.mode();
         let to = self.modifiers.ty()?;
         let from = self.modifiers.ty()?;
+        // Beyond the largest number it gives that, infinities too (seen on an H200).
+        if held
+            && matches!(
+                to,
+                Type::Tf32 | Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2
+            )
+        {
+            return self.refuse(format!("`cvt.satfinite{to}` is not supported"));
+        }
         if to == Type::Tf32 {
-            if held {
-                return self.refuse("`cvt.satfinite.tf32` is not supported");
-            }
             let [d, a] = self.operands()?;
             return Ok(Op::Convert {
                 to,
