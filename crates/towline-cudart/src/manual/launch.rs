@@ -26,7 +26,7 @@ impl Runtime {
     }
 
     /// A launch's error. The runtime of CUDA 12 tells an impossible configuration of the program's own kernels apart, not of a library's; that
-    /// of 13 does not (seen with NVIDIA's libraries over driver 580), and neither does the driver.
+    /// of 13 does not (seen with NVIDIA's library over driver 580), and neither does the driver.
     fn refused(
         &self,
         func: *const c_void,
