@@ -40,7 +40,7 @@ pub(crate) struct Event {
     pub(crate) origin: u64,
     /// The application sets its status.
     pub(crate) user: bool,
-    /// When its command was queued, submitted, started, ended and complete, as told with its end; 0 stands for what is not known.
+    /// Times at which its command was queued, submitted, started, ended and complete, as told with its end; 0 stands for what is not known.
     pub(crate) times: Option<[u64; 5]>,
 }
 

@@ -22,7 +22,7 @@ use crate::module::{FACTS_ROOM, FUNCTION_ROW, facts};
 
 /// A library on servers other than the one that was sent it first.
 pub(crate) struct Elsewhere {
-    /// What their devices load, by kinds of devices.
+    /// The image that their devices load, by kinds of devices.
     images: Vec<(Vec<Target>, Arc<Vec<u8>>)>,
     options: Options,
     /// By session.
@@ -75,7 +75,7 @@ impl Driver {
         Ok(target(device, acting.session.snapshot().genuine))
     }
 
-    /// What the devices of a server load, each kind once: a library is for all of them.
+    /// The kinds of a server's devices, each once: a library is for all of them.
     fn targets(&self, session: u8) -> Result<Vec<Target>, CUresult> {
         let genuine = self.session(session)?.snapshot().genuine;
         let mut targets = Vec::new();
@@ -199,8 +199,8 @@ impl Driver {
         Ok(Image::new(library.0, 0, session, first, facts, layout))
     }
 
-    /// What it takes to send a library to the process's other servers, where there are any. What was linked for devices like those of the
-    /// first is for theirs, too.
+    /// Whatever it takes to send a library to the process's other servers, where there are any. Code that was linked for devices like those
+    /// of the first is for theirs, too.
     fn elsewhere(
         &self,
         start: Vouched<'_, *const c_void>,

@@ -35,7 +35,7 @@ struct Binary {
     library: Mutex<Library>,
 }
 
-/// What became of a binary.
+/// The library of a binary.
 #[derive(Default)]
 struct Library {
     /// The driver's library, or why there never will be one.
@@ -58,7 +58,7 @@ pub(crate) struct Variable {
     pub(crate) size: usize,
     /// Where the program keeps the address of a managed variable.
     pointer: Option<usize>,
-    /// Why it was last not placed, if it is managed.
+    /// The reason that it was last not placed, if it is managed.
     failed: AtomicI32,
     /// Its address, if it is managed: that is how host code names it.
     shown: AtomicU64,
@@ -93,15 +93,15 @@ struct Registered {
 #[derive(Default)]
 pub(crate) struct Code {
     registered: RwLock<Registered>,
-    /// How often managed variables came to wait for their addresses.
+    /// Counts the times that managed variables came to wait for their addresses.
     waiting: AtomicU64,
-    /// How often until they were placed last; locked while they are placed.
+    /// That count when they were placed last; locked while they are placed.
     placed: Mutex<u64>,
     /// The same number, for those who need not wait.
     seen: AtomicU64,
 }
 
-/// What is meant by an address of the host.
+/// The one that an address of the host means.
 fn meant<T>(by_host: &ByHost<T>, host: usize) -> Option<&Arc<T>> {
     by_host.get(&host)?.first()
 }

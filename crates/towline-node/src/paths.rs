@@ -14,6 +14,6 @@ pub(crate) const GRUB: &str = "/etc/default/grub.d/towline-node.cfg";
 /// All of them.
 pub(crate) const WRITTEN: [&str; 5] = [MODPROBE, UDEV, INITRAMFS_MODULES, DRACUT, GRUB];
 
-/// Where the journal lies: root does what it says, so nobody else may write here. Not below the folder of the service, which has an account
+/// The journal's folder: root does what the journal says, so nobody else may write here. Not below the folder of the service, which has an account
 /// of its own.
 pub(crate) const STATE: &str = "/var/lib/towline-node";

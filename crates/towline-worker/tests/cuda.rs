@@ -1447,7 +1447,7 @@ fn code_of_a_session_ends_at_its_limit() {
     let second = wire::ModuleHandle(MODULE.0 + 100);
     limit(image * 3 / 2);
     for payload in [0, 90] {
-        // What is not granted is not wanted.
+        // Without a grant nothing is to come.
         let refused = client.ask_load(second, IMAGE, image, payload);
         assert_eq!(client.status_of(refused), CUDA_ERROR_OUT_OF_MEMORY);
     }

@@ -8,7 +8,7 @@ pub(super) struct Image {
     pub(super) element: usize,
     /// Its second dimension counts layers, whose distance in host memory is the slice pitch.
     pub(super) layers_in_rows: bool,
-    /// What it was made with.
+    /// The flags that it was made with.
     pub(super) flags: cl_mem_flags,
 }
 

@@ -380,7 +380,7 @@ mod tests {
 
     extern "C" fn chaining(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         CALLED.fetch_add(100, Ordering::Relaxed);
-        // What it replaced.
+        // Those that it replaced.
         handle(signal, info, context);
     }
 

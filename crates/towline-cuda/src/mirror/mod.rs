@@ -86,7 +86,7 @@ type Before = Option<Box<Written>>;
 struct Written {
     /// Before the host wrote to it.
     before: Box<[u8]>,
-    /// What the device was sent last: at first as before.
+    /// As the device was sent it last: at first as before.
     sent: Box<[u8]>,
 }
 
@@ -193,7 +193,7 @@ struct Blocks {
     /// Parts that may be transferred: all of it, but for pages of variables, between and around which the driver refuses bytes.
     parts: Vec<Span>,
     attached: Attached,
-    /// What it is attached to where no stream has it.
+    /// Its attachment where no stream has it.
     unattached: Attached,
     /// Bytes were lost that host and device changed at the same time, of which the next wait tells.
     is_lost: bool,
@@ -229,7 +229,7 @@ struct PushLane {
 struct Pushed {
     /// How often something was sent.
     count: u64,
-    /// What each stream has waited for, by context and stream.
+    /// The count that each stream has waited for, by context and stream.
     waited: HashMap<(u64, u64), u64>,
 }
 
@@ -624,7 +624,7 @@ impl Mirror {
         self.send_changes(&blocks.parts, at, &written.sent)?;
         written.sent = self.bytes(&span(at, 1, self.region.size())).into();
         if self.is_pinned {
-            // What the device makes of it then is no conflict.
+            // Whatever the device makes of it then is no conflict.
             written.before.copy_from_slice(&written.sent);
         }
         Ok(())

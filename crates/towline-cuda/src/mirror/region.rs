@@ -27,7 +27,7 @@ pub(super) struct Region {
     pages: Pages,
 }
 
-/// What a program may do with its memory.
+/// Access that a program has to its memory.
 const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Whose the pages are.

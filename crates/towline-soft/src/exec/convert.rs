@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(pair.expect("a pair")[0], 0x3c00_4000);
     }
 
-    /// What GPUs give for all pairs of one half and all bytes, as a sum.
+    /// A sum of what GPUs give for all pairs of one half and all bytes.
     #[test]
     fn pairs_of_bytes_are_as_gpus_have_them() {
         let sum = |codes: &mut dyn Iterator<Item = u64>| {

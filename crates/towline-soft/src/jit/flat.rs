@@ -342,7 +342,7 @@ impl Flat {
         Ok(())
     }
 
-    /// Where an argument of a caller lies: with the launch, if that is the kernel and `reads` its own parameters.
+    /// The place of an argument of a caller: with the launch, if that is the kernel and `reads` its own parameters.
     fn place(&mut self, caller: &Copy<'_>, argument: Argument, reads: bool) -> Place {
         match argument {
             Argument::Memory { offset, len } => {

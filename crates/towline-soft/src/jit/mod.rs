@@ -54,7 +54,7 @@ const FUEL: i64 = 1 << 24;
 const ROUND_COST: i64 = 1 << 8;
 /// The least that a step of a round costs.
 const STEP_COST: i64 = 1 << 4;
-/// What a step costs that a helper carries out.
+/// The cost of a step that a helper carries out.
 const HELPER_COST: i64 = 1 << 10;
 const POLL_COST: i64 = 1 << 20;
 

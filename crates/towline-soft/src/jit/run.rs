@@ -102,7 +102,7 @@ pub(crate) struct Threads<'a> {
     warp: usize,
     fault: Option<Box<Fault>>,
     rounds: u32,
-    /// How often it has been asked whether the launch is over.
+    /// Counts the questions whether the launch is over.
     asked: u32,
 }
 

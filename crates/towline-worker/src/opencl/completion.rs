@@ -108,7 +108,7 @@ pub(crate) struct Watch {
 /// An event whose end the client has not been told.
 pub(crate) struct Outstanding {
     native: Raw,
-    /// When its command ran is told with its end.
+    /// The times at which its command ran are told with its end.
     timed: bool,
     /// What the client asked, and is answered when this event has ended, among others.
     waits: SmallVec<[Arc<Awaited>; 1]>,
@@ -476,7 +476,7 @@ impl Shared {
     }
 }
 
-/// When a command that is complete was queued, submitted, started, ended and complete; 0 for what the vendor does not tell.
+/// The times at which a command that is complete was queued, submitted, started, ended and complete; 0 for what the vendor does not tell.
 fn times_of(api: &dyn OpenClApi, event: cl_event) -> [u64; 5] {
     [
         CL_PROFILING_COMMAND_QUEUED,

@@ -56,7 +56,7 @@ pub(crate) struct Session {
     pub(crate) unset: Addresses<SmallVec<[(u32, cl_int); 1]>>,
     /// The native program of each native kernel, which holds it.
     programs: Addresses<usize>,
-    /// What is charged for programs that were released and kernels hold, by native program.
+    /// Charges for programs that were released and kernels hold, by native program.
     outlived: Addresses<CodeCharge>,
     /// Of the session, in their order.
     devices: Vec<Raw>,

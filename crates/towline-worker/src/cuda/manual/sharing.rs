@@ -37,7 +37,7 @@ pub(crate) struct Sharing {
 /// The context in which memory was opened.
 type Home = Arc<crate::cuda::context::Context>;
 
-/// What another session's physical memory is here: the client's number, the driver's handle, its bytes, and what is charged for it.
+/// Another session's physical memory, as it is here: the client's number, the driver's handle, its bytes, and what is charged for it.
 pub(crate) type Imported = (u64, CUmemGenericAllocationHandle, u64, Charge);
 
 /// Whether what is offered as `kind` is the page of an event.
