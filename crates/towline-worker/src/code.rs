@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::link::{Counters, Link};
+use crate::link::{Counters, Link, add_within};
 
 /// Bytes charged for each byte of a graph's description: drivers keep nodes in more room than that.
 pub(crate) const GRAPH_FACTOR: u64 = 8;
@@ -54,9 +54,7 @@ impl Link {
             0 => u64::MAX,
             limit => limit,
         };
-        let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
-        let held = &self.counters.code_bytes;
-        if held.fetch_update(Relaxed, Relaxed, more).is_err() {
+        if add_within(&self.counters.code_bytes, bytes, limit).is_none() {
             return false;
         }
         let mut code = self.coded();

@@ -60,6 +60,18 @@ pub struct Counters {
     tenant: OnceLock<Reservation>,
 }
 
+/// Adds to a sum that may be so large at most, and gives it; `None` where it may not.
+pub(crate) fn add_within(sum: &AtomicU64, more: u64, limit: u64) -> Option<u64> {
+    let mut held = sum.load(Ordering::Relaxed);
+    while let Some(new) = held.checked_add(more).filter(|new| *new <= limit) {
+        match sum.compare_exchange_weak(held, new, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Some(new),
+            Err(now) => held = now,
+        }
+    }
+    None
+}
+
 impl Counters {
     /// Most device memory that the session may hold.
     pub(crate) fn memory_limit(&self) -> u64 {
@@ -109,18 +121,9 @@ impl Counters {
     pub(crate) fn charge(&self, bytes: u64) -> bool {
         let unlisted = self.unlisted_bytes.load(Ordering::Relaxed);
         let limit = self.memory_limit().saturating_sub(unlisted);
-        let bytes_held = &self.device_memory_bytes;
-        let mut held = bytes_held.load(Ordering::Relaxed);
-        loop {
-            let Some(sum) = held.checked_add(bytes).filter(|sum| *sum <= limit) else {
-                return false;
-            };
-            match bytes_held.compare_exchange_weak(held, sum, Ordering::Relaxed, Ordering::Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => held = now,
-            }
-        }
+        let Some(held) = add_within(&self.device_memory_bytes, bytes, limit) else {
+            return false;
+        };
         if self
             .tenant
             .get()
@@ -129,8 +132,7 @@ impl Counters {
             self.device_memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
             return false;
         }
-        self.device_memory_peak
-            .fetch_max(held + bytes, Ordering::Relaxed);
+        self.device_memory_peak.fetch_max(held, Ordering::Relaxed);
         true
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::cuda::*;
 
-use crate::link::Raw;
+use crate::link::{Raw, add_within};
 
 /// Bytes of a small block: the largest read that comes back on the command lane.
 pub(crate) const SMALL: usize = 128 << 10;
@@ -34,10 +34,7 @@ pub(crate) struct PinnedBytes(AtomicU64);
 impl PinnedBytes {
     /// Counts memory that is about to be pinned; `None` where that would be more than `limit` in all.
     pub(crate) fn take(self: &Arc<Self>, bytes: u64, limit: u64) -> Option<Counted> {
-        let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
-        let order = Ordering::Relaxed;
-        self.0.fetch_update(order, order, more).ok()?;
-        Some(Counted(Arc::clone(self), bytes))
+        add_within(&self.0, bytes, limit).map(|_| Counted(Arc::clone(self), bytes))
     }
 }
 
