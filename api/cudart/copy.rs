@@ -83,7 +83,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies to a variable of the device.
-    #[call(by = self.copy(self.to_symbol(symbol, offset, count, kind)?, src, count, kind, Now), ptds)]
+    #[call(by = self.copy(self.symbol_to_write(symbol, offset, count, kind)?, src, count, kind, Now), ptds)]
     fn cudaMemcpyToSymbol(
         symbol: *const c_void,
         src: *const c_void,
@@ -93,7 +93,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies to a variable of the device in stream order.
-    #[call(by = self.copy(self.to_symbol(symbol, offset, count, kind)?, src, count, kind, In(stream)), ptsz)]
+    #[call(by = self.copy(self.symbol_to_write(symbol, offset, count, kind)?, src, count, kind, In(stream)), ptsz)]
     fn cudaMemcpyToSymbolAsync(
         symbol: *const c_void,
         src: *const c_void,
@@ -104,7 +104,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies from a variable of the device.
-    #[call(by = self.copy(dst, self.from_symbol(symbol, offset, count, kind)?, count, kind, Now), ptds)]
+    #[call(by = self.copy(dst, self.symbol_to_read(symbol, offset, count, kind)?, count, kind, Now), ptds)]
     fn cudaMemcpyFromSymbol(
         dst: *mut c_void,
         symbol: *const c_void,
@@ -114,7 +114,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Copies from a variable of the device in stream order.
-    #[call(by = self.copy(dst, self.from_symbol(symbol, offset, count, kind)?, count, kind, In(stream)), ptsz)]
+    #[call(by = self.copy(dst, self.symbol_to_read(symbol, offset, count, kind)?, count, kind, In(stream)), ptsz)]
     fn cudaMemcpyFromSymbolAsync(
         dst: *mut c_void,
         symbol: *const c_void,

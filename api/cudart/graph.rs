@@ -139,7 +139,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Adds a copy to a variable of the device.
-    #[call(by = self.add_copy(pGraphNode, graph, (pDependencies, numDependencies), &line(self.to_symbol(symbol, offset, count, kind)?, src, count, kind)?))]
+    #[call(by = self.add_copy(pGraphNode, graph, (pDependencies, numDependencies), &line(self.symbol_to_write(symbol, offset, count, kind)?, src, count, kind)?))]
     fn cudaGraphAddMemcpyNodeToSymbol(
         pGraphNode: *mut cudaGraphNode_t,
         graph: cudaGraph_t,
@@ -153,7 +153,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Adds a copy from a variable of the device.
-    #[call(by = self.add_copy(pGraphNode, graph, (pDependencies, numDependencies), &line(dst, self.from_symbol(symbol, offset, count, kind)?, count, kind)?))]
+    #[call(by = self.add_copy(pGraphNode, graph, (pDependencies, numDependencies), &line(dst, self.symbol_to_read(symbol, offset, count, kind)?, count, kind)?))]
     fn cudaGraphAddMemcpyNodeFromSymbol(
         pGraphNode: *mut cudaGraphNode_t,
         graph: cudaGraph_t,
@@ -191,7 +191,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies, to a variable of the device.
-    #[call(by = self.set_copy(node, &line(self.to_symbol(symbol, offset, count, kind)?, src, count, kind)?))]
+    #[call(by = self.set_copy(node, &line(self.symbol_to_write(symbol, offset, count, kind)?, src, count, kind)?))]
     fn cudaGraphMemcpyNodeSetParamsToSymbol(
         node: cudaGraphNode_t,
         symbol: *const c_void,
@@ -202,7 +202,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies, from a variable of the device.
-    #[call(by = self.set_copy(node, &line(dst, self.from_symbol(symbol, offset, count, kind)?, count, kind)?))]
+    #[call(by = self.set_copy(node, &line(dst, self.symbol_to_read(symbol, offset, count, kind)?, count, kind)?))]
     fn cudaGraphMemcpyNodeSetParamsFromSymbol(
         node: cudaGraphNode_t,
         dst: *mut c_void,
@@ -232,7 +232,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies in an instance, to a variable of the device.
-    #[call(by = self.set_exec_copy(hGraphExec, node, &line(self.to_symbol(symbol, offset, count, kind)?, src, count, kind)?))]
+    #[call(by = self.set_exec_copy(hGraphExec, node, &line(self.symbol_to_write(symbol, offset, count, kind)?, src, count, kind)?))]
     fn cudaGraphExecMemcpyNodeSetParamsToSymbol(
         hGraphExec: cudaGraphExec_t,
         node: cudaGraphNode_t,
@@ -244,7 +244,7 @@ extern "C" {
     ) -> cudaError_t;
 
     /// Changes what a node copies in an instance, from a variable of the device.
-    #[call(by = self.set_exec_copy(hGraphExec, node, &line(dst, self.from_symbol(symbol, offset, count, kind)?, count, kind)?))]
+    #[call(by = self.set_exec_copy(hGraphExec, node, &line(dst, self.symbol_to_read(symbol, offset, count, kind)?, count, kind)?))]
     fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(
         hGraphExec: cudaGraphExec_t,
         node: cudaGraphNode_t,

@@ -172,7 +172,8 @@ pub(crate) fn enqueue_transfer(
         }
     };
     let shows = || waits.0 > 0 || !queue.in_order() || queue.shows_open();
-    if !event.wanted() && !(writes && shows()) {
+    let is_seen = event.wanted() || (writes && shows());
+    if !is_seen {
         enqueue(queue, waits, event, command, uses, run).map_err(failed)?;
         if writes {
             part.wrote(queue);

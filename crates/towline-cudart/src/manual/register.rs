@@ -253,7 +253,7 @@ impl Runtime {
     }
 
     /// The address of `count` bytes from `offset` on in a variable, for a copy to it.
-    pub(crate) fn to_symbol(
+    pub(crate) fn symbol_to_write(
         &self,
         symbol: *const c_void,
         offset: usize,
@@ -263,8 +263,8 @@ impl Runtime {
         self.in_symbol(symbol, offset, count, (kind, cudaMemcpyHostToDevice))
     }
 
-    /// As [`Self::to_symbol`], for a copy from it.
-    pub(crate) fn from_symbol(
+    /// As [`Self::symbol_to_write`], for a copy from it.
+    pub(crate) fn symbol_to_read(
         &self,
         symbol: *const c_void,
         offset: usize,

@@ -171,9 +171,9 @@ impl<'a> FakeWorld<'a> {
             return Err(refused(path, 19));
         }
         fs::remove_file(self.path(&format!("/sys/bus/pci/devices/{device}/driver"))).map_err(
-            |source| WorldError::Io {
+            |cause| WorldError::Io {
                 path: path.to_owned(),
-                source,
+                cause,
             },
         )
     }
@@ -554,14 +554,14 @@ impl World for FakeWorld<'_> {
 fn refused(path: &str, number: i32) -> WorldError {
     WorldError::Io {
         path: path.to_owned(),
-        source: io::Error::from_raw_os_error(number),
+        cause: io::Error::from_raw_os_error(number),
     }
 }
 
 fn dead() -> WorldError {
     WorldError::Io {
         path: "this run".to_owned(),
-        source: io::Error::other("was killed"),
+        cause: io::Error::other("was killed"),
     }
 }
 
