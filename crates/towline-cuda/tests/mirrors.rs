@@ -637,7 +637,8 @@ fn host_sees_copies_that_running_kernels_hold_up() {
 fn free_whose_wait_fails_frees() {
     let program = Program::new();
     let bytes = || program.machine.nulls[0].allocated_bytes();
-    let (held, other) = (program.held(), program.machine.filled(&[0; 4]));
+    let other = program.machine.filled(&[0; 4]);
+    let held = program.held();
     let before = bytes();
     let memory = program.managed(1 << 20);
     program.add(at(memory), 4, held.stream);
