@@ -4,9 +4,10 @@ use std::process::Command;
 
 use crate::support::{Client, Server};
 
-/// What Towline masks because it cannot be done remotely: fine-grained shared memory, native kernels, and extensions
-/// that need the host.
-const MASKED: [&str; 6] = [
+/// Names that Towline answers itself, since it cannot be done remotely: fine-grained shared memory, native kernels, extensions that need the
+/// host, and memory that is the host's.
+const MASKED: [&str; 7] = [
+    "CL_DEVICE_HOST_UNIFIED_MEMORY",
     "CL_DEVICE_SVM_CAPABILITIES",
     "CL_DEVICE_EXECUTION_CAPABILITIES",
     "CL_DEVICE_EXTENSIONS",
