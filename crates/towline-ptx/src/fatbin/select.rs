@@ -177,7 +177,10 @@ mod tests {
         let bytes = container(&[old.clone(), new.clone(), text.clone()]);
         let device = |major| (ComputeCapability::new(major, 0), true);
         let of = |devices: &[_]| select_for(&bytes, devices.iter().copied()).expect("a container");
-        assert_eq!(of(&[device(9)]), Some(container(std::slice::from_ref(&new))));
+        assert_eq!(
+            of(&[device(9)]),
+            Some(container(std::slice::from_ref(&new)))
+        );
         assert_eq!(
             of(&[device(9), device(8), device(9)]),
             Some(container(&[new.clone(), old]))
