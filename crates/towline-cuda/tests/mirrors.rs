@@ -570,6 +570,14 @@ fn kernel_waiting_for_pinned_memory_sees_the_hosts_write() {
     program.machine.leave();
 }
 
+/// Lets a kernel go on once what the host has written is on its way, which nobody waits for.
+fn open_soon(open: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        open();
+    })
+}
+
 #[test]
 fn pinned_bytes_that_host_and_then_kernel_wrote_are_the_kernels() {
     let program = Program::new();
@@ -581,8 +589,9 @@ fn pinned_bytes_that_host_and_then_kernel_wrote_are_the_kernels() {
     // SAFETY: the stream lives.
     let asked = unsafe { driver.cuStreamQuery(held.stream) };
     assert_eq!(asked, CUDA_ERROR_NOT_READY);
-    held.open();
+    let opened = open_soon(held.opener());
     program.machine.synchronise();
+    opened.join().unwrap();
     assert_eq!([get(memory, 0), get(memory, 1)], [8, 1]);
     free_pinned(&program.machine, memory);
     program.machine.leave();
@@ -596,14 +605,8 @@ fn host_sees_copies_that_running_kernels_hold_up() {
         program.managed(1 << 20),
         program.machine.stream(),
     );
-    let soon = |open: Box<dyn FnOnce() + Send>| {
-        std::thread::spawn(move || {
-            std::thread::sleep(std::time::Duration::from_millis(200));
-            open();
-        })
-    };
     let (seven, eight) = ([7_u32; 4], [8_u32; 4]);
-    let opened = soon(Box::new(program.held_on(null_mut()).opener()));
+    let opened = open_soon(program.held_on(null_mut()).opener());
     // SAFETY: the numbers are readable.
     let copied = unsafe { driver.cuMemcpyHtoD_v2(at(memory), seven.as_ptr().cast(), 16) };
     assert_eq!((copied, get(memory, 0)), (CUDA_SUCCESS, 7));
@@ -621,7 +624,7 @@ fn host_sees_copies_that_running_kernels_hold_up() {
             driver.cuMemcpyHtoDAsync_v2(at(memory), eight.as_ptr().cast(), 16, own),
         ]
     };
-    let opened = soon(Box::new(other.opener()));
+    let opened = open_soon(other.opener());
     // SAFETY: the stream lives.
     let waited = unsafe { driver.cuStreamSynchronize(own) };
     assert_eq!((posted, waited), ([CUDA_SUCCESS; 5], CUDA_SUCCESS));
@@ -643,8 +646,9 @@ fn free_whose_wait_fails_frees() {
     let memory = program.managed(1 << 20);
     program.add(at(memory), 4, held.stream);
     set(memory, 0, 7);
-    held.open();
+    let opened = open_soon(held.opener());
     assert_eq!(program.free(at(memory)), CUDA_ERROR_ILLEGAL_ADDRESS);
+    opened.join().unwrap();
     // Answered behind all that was posted.
     assert_eq!(program.machine.bytes(other, 4), [0; 4]);
     assert_eq!(bytes(), before);
