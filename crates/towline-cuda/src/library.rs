@@ -199,8 +199,8 @@ impl Driver {
         Ok(Image::new(library.0, 0, session, first, facts, layout))
     }
 
-    /// Whatever it takes to send a library to the process's other servers, where there are any. Code that was linked for devices like those
-    /// of the first is for theirs, too.
+    /// Images to send a library to the process's other servers by, where there are any. Code that was linked for devices like those of the
+    /// first is for theirs, too.
     fn elsewhere(
         &self,
         start: Vouched<'_, *const c_void>,

@@ -88,7 +88,7 @@ impl Queue {
             let mut given = self.given();
             let place = given.iter().rposition(|known| known.0 == last.0);
             if event.is_some() {
-                // Whatever came before it has ended, too.
+                // Those that came before it have ended, too.
                 given.drain(..place.map_or(0, |place| place + 1));
                 return false;
             }

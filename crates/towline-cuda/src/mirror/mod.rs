@@ -624,7 +624,7 @@ impl Mirror {
         self.send_changes(&blocks.parts, at, &written.sent)?;
         written.sent = self.bytes(&span(at, 1, self.region.size())).into();
         if self.is_pinned {
-            // Whatever the device makes of it then is no conflict.
+            // A change of the device's is no conflict then.
             written.before.copy_from_slice(&written.sent);
         }
         Ok(())
