@@ -3,8 +3,8 @@
 //! It lies on the device and in this process at the same addresses. Where the host has written, that goes to the device before the
 //! device is given work; from then on the host's pages are protected, and come back from the device, in blocks, when the application
 //! touches them. So both see each other's writes at the points where CUDA says that they do on devices without concurrent managed
-//! access, and nothing moves that nobody uses. A kernel that runs sees later writes of the host's once that waits or asks whether the
-//! kernel is done; the host sees none of a running kernel's.
+//! access, and nothing moves that nobody uses. A kernel that runs sees later writes of the host's to pinned memory once that waits
+//! or asks whether the kernel is done; the host sees none of a running kernel's.
 //!
 //! A block that the host fetches while the device works is *uncertain*: a kernel may change it yet. It goes back at the next wait, and the host
 //! fetches it anew; of such a block only the bytes that the host has changed are sent, so that a kernel keeps what it writes beside them.
@@ -592,9 +592,12 @@ impl Mirror {
         }
     }
 
-    /// Before a wait: what the host has changed of uncertain blocks is on the device, since a running kernel may wait for it. The blocks stay
-    /// as they are.
+    /// Before a wait: what the host has changed of uncertain blocks of pinned memory is on the device, since a running kernel may wait for it.
+    /// The blocks stay as they are. Managed memory must not be used so, and a conflict there is found for certain behind the wait.
     fn show_changes(&self) -> Result<(), CUresult> {
+        if !self.is_pinned {
+            return Ok(());
+        }
         let blocks = &mut *lock(&self.blocks);
         let size = self.region.size();
         let written = blocks.uncertain.iter();
