@@ -44,16 +44,22 @@ mod worker;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cli::Command;
 
 /// Exit status when towline itself fails.
 const FAILURE: u8 = 125;
 
+/// A line was lost that somebody may wait for: the command goes on, and fails at its end.
+static IS_OUTPUT_LOST: AtomicBool = AtomicBool::new(false);
+
 fn say(line: std::fmt::Arguments<'_>) {
     match writeln!(std::io::stdout(), "{line}") {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            log::error!("the standard output takes nothing: {error}: {line}");
+            // Not the line: it may name a secret.
+            log::error!("the standard output takes nothing: {error}");
+            IS_OUTPUT_LOST.store(true, Ordering::Relaxed);
         }
         _ => {}
     }
@@ -109,6 +115,7 @@ fn main() -> ExitCode {
         Command::Worker(options) => worker::run(options),
     };
     match result {
+        Ok(_) if IS_OUTPUT_LOST.load(Ordering::Relaxed) => ExitCode::from(FAILURE),
         Ok(code) => code,
         // The reader of a pipe has gone: it has what it wanted.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -145,6 +145,21 @@ fn a_change_goes_on_whose_output_nobody_reads() {
     assert_eq!(irq, "0,3-7\n");
 }
 
+#[test]
+fn a_change_whose_output_is_lost_is_made_and_fails() {
+    let shape = Shape::of(PLAIN);
+    let request = request(&shape, "vms = 1\ncores = 2\nmemory = \"4 GiB\"\n");
+    let status = Command::new(env!("CARGO_BIN_EXE_towline"))
+        .args(["node", "apply", "--root"])
+        .args([shape.folder(), &request])
+        .stdout(fs::File::create("/dev/full").unwrap())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(125));
+    let irq = fs::read_to_string(shape.path("/proc/irq/50/smp_affinity_list")).unwrap();
+    assert_eq!(irq, "0,3-7\n");
+}
+
 fn json(output: &Output) -> serde_json::Value {
     let text = out(output);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{}", err(output)))
