@@ -5,7 +5,6 @@
     goldens.py compare --goldens DIR [--only NAME] under `towline run`, against what a GPU answered
     goldens.py modules --out DIR                  the kernels as PTX, for other compilers to judge
     goldens.py list                               names
-    goldens.py refused                            modifiers of instructions that devices in software refuse
 
 It needs nothing but the driver's library, `libcuda.so.1`.
 
@@ -570,15 +569,8 @@ class Goldens:
         return found
 
 
-# What devices in software refuse, by a modifier of the instruction, and why; what they carry out after all must leave this list.
-REFUSED = {
-    "e4m3x2": "what tensor cores multiply, which devices in software have not",
-    "e5m2x2": "what tensor cores multiply, which devices in software have not",
-}
 # Names of cases whose results on devices in software are known to differ from the GPU's. One that differs no more must leave the list.
 DIFFERING = Path(__file__).parent / "goldens" / "differing.txt"
-# How the driver refuses to launch: CUDA_ERROR_NO_BINARY_FOR_GPU.
-NO_BINARY = "cuLaunchKernel answered 209"
 
 
 def is_near(case: Case, mine: int, theirs: int) -> bool:
@@ -622,7 +614,6 @@ def compare(goldens: Goldens, chosen: list[Case], digests: Path | None = None) -
         operands = pool.of(case)
         row = rows.setdefault(case.group, [0, 0, 0, 0, 0, 0])
         row[0] += 1
-        why = next((why for modifier, why in REFUSED.items() if modifier in case.name.split(".")), None)
         if case.name not in goldens.lines:
             wrong.append(f"{case.name}: it is not in the record; make one anew on an NVIDIA GPU")
             row[4] += 1
@@ -634,13 +625,8 @@ def compare(goldens: Goldens, chosen: list[Case], digests: Path | None = None) -
         elif digest == "refused":
             row[3] += 1
         elif isinstance(found, str):
-            row[3] += 1
-            if why is None or found != NO_BINARY:
-                row[4] += 1
-                wrong.append(f"{case.name}: {found}")
-        elif why is not None:
             row[4] += 1
-            wrong.append(f"{case.name}: it is carried out, though it is listed as refused: {why}")
+            wrong.append(f"{case.name}: {found}")
         elif short(b"".join(found)) == digest:
             row[1] += 1
             if case.name in known:
@@ -666,7 +652,7 @@ def compare(goldens: Goldens, chosen: list[Case], digests: Path | None = None) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("record", "compare", "modules", "list", "refused"))
+    parser.add_argument("command", choices=("record", "compare", "modules", "list"))
     parser.add_argument("--out", type=Path, help="folder for what is written")
     parser.add_argument("--goldens", type=Path, default=Path(__file__).parent / "goldens", help="folder of the record")
     parser.add_argument("--digests", type=Path, help="file for digests of results that are known to differ, to compare devices with")
@@ -684,7 +670,6 @@ def main() -> int:
         "record": lambda: record(options.out, chosen),
         "compare": lambda: compare(Goldens(options.goldens), chosen, options.digests),
         "modules": lambda: modules(options.out, chosen),
-        "refused": lambda: print("\n".join(REFUSED)) or 0,
         "list": lambda: print("\n".join(f"{case.group}: {case.name}" for case in chosen)) or 0,
     }
     return actions[options.command]()

@@ -109,11 +109,8 @@ class Comparison(unittest.TestCase):
         self.assertEqual(self.compared(name, [lanes, sizes]), 0)
         self.assertEqual(self.compared(name, [lanes, sizes[:-1] + b"\1"]), 1)
 
-    def test_only_what_is_listed_may_be_refused(self) -> None:
-        self.assertEqual(self.compared("%laneid, WARP_SZ", goldens.NO_BINARY), 1)
-        self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", goldens.NO_BINARY), 0)
-        self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", "cuLaunchKernel answered 700"), 1)
-        self.assertEqual(self.compared("cvt.rn.f16x2.e4m3x2", [bytes(4 * goldens.THREADS)]), 1)
+    def test_no_case_may_be_refused(self) -> None:
+        self.assertEqual(self.compared("%laneid, WARP_SZ", "cuLaunchKernel answered 209"), 1)
 
     def test_what_is_listed_as_differing_must_differ(self) -> None:
         name = "%laneid, WARP_SZ"
@@ -123,7 +120,7 @@ class Comparison(unittest.TestCase):
             listed.flush()
             self.assertEqual(self.compared(name, [lanes, sizes[:-1] + b"\1"]), 0)
             self.assertEqual(self.compared(name, [lanes, sizes]), 1)
-            self.assertEqual(self.compared(name, goldens.NO_BINARY), 1)
+            self.assertEqual(self.compared(name, "cuLaunchKernel answered 209"), 1)
 
     def test_filtered_numbers_may_be_as_far_from_the_gpus_as_the_case_says(self) -> None:
         case = Case("texture", "filtered", ("b32",), ("b32",), "", object="2d f32x1 linear", near=0.25)
