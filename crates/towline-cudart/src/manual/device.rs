@@ -256,7 +256,9 @@ impl Runtime {
         flags: u32,
     ) -> cudaError_t {
         status(|| {
-            let (driver, context) = self.context()?;
+            let driver = self.start()?;
+            let mut context = std::ptr::null_mut();
+            call!(driver.cuCtxGetCurrent(&raw mut context));
             call!(driver.cuGraphConditionalHandleCreate(
                 pHandle_out,
                 graph,
