@@ -104,6 +104,9 @@ impl Part {
         let _ = write!(text, "\n[[part]]\ncontext = {context}\nsize = {size}\n");
         let _ = match &self.place {
             Place::Memory { address } => writeln!(text, "address = {address}"),
+            Place::Buffer { buffer, offset } => {
+                writeln!(text, "buffer = {buffer}\noffset = {offset}")
+            }
             Place::Rows {
                 array,
                 row,
@@ -145,6 +148,11 @@ impl Part {
                 slice: fields.number("slice")?,
                 width: fields.number("width")?,
                 rows: fields.number("rows")?,
+            }
+        } else if let Some(buffer) = fields.number("buffer") {
+            Place::Buffer {
+                buffer,
+                offset: fields.number("offset")?,
             }
         } else if let Some(name) = fields.text("variable") {
             Place::Variable {
@@ -196,9 +204,16 @@ pub enum Place {
         /// Its first byte.
         address: u64,
     },
-    /// Rows of an array's slice.
+    /// A buffer of OpenCL.
+    Buffer {
+        /// The buffer.
+        buffer: u64,
+        /// The first byte of this part in it.
+        offset: u64,
+    },
+    /// Rows of a slice of an array or image.
     Rows {
-        /// The array, or a level.
+        /// The array, or a level, or the image.
         array: u64,
         /// The first row.
         row: u64,
@@ -324,7 +339,9 @@ fn is_sound(part: &Part) -> bool {
     let fits = match &part.place {
         Place::Memory { address } => address.checked_add(part.size).is_some(),
         Place::Rows { width, rows, .. } => width.checked_mul(*rows) == Some(part.size),
-        Place::Variable { offset, .. } => offset.checked_add(part.size).is_some(),
+        Place::Buffer { offset, .. } | Place::Variable { offset, .. } => {
+            offset.checked_add(part.size).is_some()
+        }
     };
     let chunks = part.size.div_ceil(CHUNK_BYTES as u64);
     fits && part.size <= PART_BYTES as u64 && part.chunks.len() as u64 == chunks
@@ -355,6 +372,10 @@ pub(crate) mod tests {
         let places = [
             Place::Memory {
                 address: 0x7f00_0000,
+            },
+            Place::Buffer {
+                buffer: 7,
+                offset: 1 << 24,
             },
             Place::Rows {
                 array: 9,

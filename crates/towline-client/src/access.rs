@@ -51,6 +51,9 @@ pub struct Access {
     pub only_known: bool,
 }
 
+/// How to be let in by servers that a session moves to.
+pub(crate) type Admission = Arc<dyn Fn(&Address) -> Result<Access, DialError> + Send + Sync>;
+
 impl Access {
     /// As environment and files say for a server, with a token.
     pub fn from_environment(address: &Address, token: Option<Token>) -> Result<Self, DialError> {

@@ -33,8 +33,9 @@ pub struct Unreachable {
 /// the files.
 pub fn sessions() -> Vec<Result<Arc<Remote>, Unreachable>> {
     let sessions = each_server(Remote::connect);
+    let is_alone = sessions.iter().flatten().count() == 1;
     for session in sessions.iter().flatten() {
-        session.let_move(access_to_move);
+        session.let_move(is_alone, access_to_move);
     }
     sessions
 }

@@ -14,6 +14,8 @@ pub mod cuda;
 pub mod dial;
 pub mod environment;
 pub mod farewell;
+#[cfg(unix)]
+mod held;
 mod link;
 mod links;
 mod memory;

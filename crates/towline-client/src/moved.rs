@@ -1,4 +1,6 @@
-//! The reasons why a session does not move, or has no checkpoint.
+//! What moves and checkpoints of all APIs share: the reasons why a session stays, and contents that go by in pieces.
+
+use std::sync::mpsc::{channel, sync_channel};
 
 /// Why a session stayed where it was.
 #[derive(Debug, thiserror::Error)]
@@ -77,4 +79,39 @@ pub enum RebuildError {
     /// The session given to take its place was used before.
     #[error("the session with {0} is not new")]
     Used(String),
+}
+
+type Done = Result<(), RebuildError>;
+
+/// Reads pieces by their numbers, and writes each while the next is read.
+pub(crate) fn in_turns(
+    count: usize,
+    read: &mut (dyn FnMut(usize, &mut Vec<u8>) -> Done + Send),
+    write: &mut dyn FnMut(usize, &[u8]) -> Done,
+) -> Done {
+    let (sender, pieces) = sync_channel::<(usize, Vec<u8>)>(1);
+    let (back, used) = channel::<Vec<u8>>();
+    let read = move || {
+        for at in 0..count {
+            let mut piece = used.try_recv().unwrap_or_default();
+            read(at, &mut piece)?;
+            // Nobody takes it where writing has failed, which tells.
+            if sender.send((at, piece)).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(read);
+        let written = pieces.into_iter().try_for_each(|(at, piece)| {
+            let written = write(at, &piece);
+            let _ = back.send(piece);
+            written
+        });
+        let read = reading
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        written.and(read)
+    })
 }

@@ -22,6 +22,7 @@ use towline_backend::cuda::Message;
 use super::aliases::{Alias, Aliases, Search};
 use super::recipe::{Key, Recipe};
 use super::*;
+use crate::access::Admission;
 pub(super) use crate::moved::RebuildError;
 use crate::peer::Wish;
 
@@ -144,8 +145,6 @@ pub trait Owner: Send + Sync {
     fn moved(&self, session: &Session);
 }
 
-type Admission = Arc<dyn Fn(&Address) -> Result<Access, DialError> + Send + Sync>;
-
 impl Session {
     /// Has the session move to another server when its server wishes, `access` being how to be let in there.
     pub fn let_move(
@@ -171,10 +170,7 @@ impl Session {
                     return moved.checkpoint(&folder, &owner, &access, left);
                 }
                 #[cfg(not(unix))]
-                Wish::Checkpoint(folder) => {
-                    let folder = towline_wire::control::printable(&folder, 64);
-                    return Err(format!("{folder}: this system has no checkpoints"));
-                }
+                Wish::Checkpoint(_) => return Err("this system has no checkpoints".into()),
                 Wish::Move(to) => to.parse::<Address>(),
             };
             let to = &to.map_err(|error| error.to_string())?;

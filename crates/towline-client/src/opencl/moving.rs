@@ -1,29 +1,30 @@
-//! Moves that a session's server wishes, for its administrator.
+//! Moves and checkpoints that a session's server wishes, for its administrator or user.
 
 use std::sync::Weak;
 use std::time::Duration;
 
-use towline_transport::{Address, TransportError};
+use towline_transport::Address;
 
 use super::*;
+use crate::access::Admission;
 use crate::peer::Wish;
 
 /// Longest time for a program's calls and commands to pause.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Remote {
-    /// Has the session move to another server when its server wishes, `access` being how to be let in there.
+    /// Has the session leave its server when that wishes, for another one or for a folder: `access` is how to be let in elsewhere, `is_alone`
+    /// whether the program has no other session.
     pub fn let_move(
         self: &Arc<Self>,
+        is_alone: bool,
         access: impl Fn(&Address) -> Result<Access, DialError> + Send + Sync + 'static,
     ) {
-        follow(Arc::downgrade(self), Arc::new(access));
+        follow(Arc::downgrade(self), is_alone, Arc::new(access));
     }
 }
 
-type Admission = Arc<dyn Fn(&Address) -> Result<Access, DialError> + Send + Sync>;
-
-fn follow(session: Weak<Remote>, access: Admission) {
+pub(super) fn follow(session: Weak<Remote>, is_alone: bool, access: Admission) {
     let Some(control) = session
         .upgrade()
         .and_then(|session| session.control().cloned())
@@ -31,19 +32,23 @@ fn follow(session: Weak<Remote>, access: Admission) {
         return;
     };
     control.let_move(move |wish, left| {
-        let Wish::Move(to) = wish else {
-            return Err("a session of OpenCL has no checkpoints yet".into());
-        };
-        let to: Address = to
-            .parse()
-            .map_err(|error: TransportError| error.to_string())?;
         let Some(moved) = session.upgrade() else {
             return Err("the session has ended".into());
         };
+        let to = match wish {
+            #[cfg(unix)]
+            Wish::Checkpoint(folder) => {
+                return moved.checkpoint(&folder, is_alone, &access, left);
+            }
+            #[cfg(not(unix))]
+            Wish::Checkpoint(_) => return Err("this system has no checkpoints".into()),
+            Wish::Move(to) => to.parse::<Address>(),
+        };
+        let to = to.map_err(|error| error.to_string())?;
         let access_there = access(&to).map_err(|error| error.to_string())?;
         let fresh = Remote::connect_as(&to, &access_there).map_err(|error| error.to_string())?;
         let leave = || {
-            follow(Weak::clone(&session), Arc::clone(&access));
+            follow(Weak::clone(&session), is_alone, Arc::clone(&access));
             left.leave()
         };
         let outcome = moved.rebuild_and(fresh, PATIENCE, leave);

@@ -9,6 +9,8 @@
 //! times) moves too. What cannot move is refused: shared virtual memory, whose addresses are the old server's; pipes that a kernel
 //! was given, since no call reads them; images with several levels or samples.
 
+#[cfg(unix)]
+mod checkpoint;
 mod contents;
 mod programs;
 
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 use towline_session::Batch;
 
 use super::event::times_request;
-use super::recipe::{Recipe, tag};
+use super::recipe::{Origin, Recipe, tag};
 use super::*;
 use crate::tuning::tuning;
 
@@ -76,16 +78,8 @@ impl Remote {
             return Err(RebuildError::Used(fresh.server().into()));
         }
         self.movable()?;
-        let names = self.match_devices(&fresh)?;
         let times = self.times_of_events()?;
-        // What is made there from now on has numbers that nothing has here.
-        fresh.link().count_from(link.minted());
-        fresh.name_devices(names)?;
-        self.make_objects(&fresh)?;
-        self.make_programs(&fresh)?;
-        self.make_kernels(&fresh)?;
-        self.make_events(&fresh)?;
-        fresh.accepted()?;
+        self.make_all(&fresh)?;
         self.move_contents(&fresh)?;
         fresh.accepted()?;
         self.alive(&link)?;
@@ -176,7 +170,26 @@ impl Remote {
             let why = "a kernel was given a pipe, and what a pipe holds cannot be read";
             return Err(RebuildError::Unmovable(why));
         }
+        let programs = self.programs.read().unwrap_or_else(PoisonError::into_inner);
+        let mut programs = programs.values();
+        if programs.any(|program| matches!(*lock(&program.making).origin, Origin::Forgotten)) {
+            let why = "a program was linked through more generations than are kept";
+            return Err(RebuildError::Unmovable(why));
+        }
         Ok(())
+    }
+
+    /// Makes everything there but contents.
+    fn make_all(&self, fresh: &Self) -> Result<(), RebuildError> {
+        let names = self.match_devices(fresh)?;
+        // What is made there from now on has numbers that nothing has here.
+        fresh.link().count_from(self.link().minted());
+        fresh.name_devices(names)?;
+        self.make_objects(fresh)?;
+        self.make_programs(fresh)?;
+        self.make_kernels(fresh)?;
+        self.make_events(fresh)?;
+        fresh.accepted()
     }
 
     /// The other server's devices in the order of ours, then those that stand for none.
@@ -420,23 +433,29 @@ impl Remote {
         Ok(())
     }
 
-    /// Events become user events there: what waits for one, or asks for its status, finds it as it is here.
-    fn make_events(&self, fresh: &Self) -> Result<(), RebuildError> {
+    /// Live events: number, context, status.
+    fn events(&self) -> Result<Vec<(u64, u64, Option<cl_int>)>, RebuildError> {
         let known: Vec<(u64, u64, Option<cl_int>)> = {
             let state = self.link().state();
             let live = state.events.iter().filter(|(_, event)| !event.released);
             live.map(|(id, event)| (*id, event.origin, event.status))
                 .collect()
         };
-        for (id, origin, status) in known {
+        let with_context = |(id, origin, status)| {
             let context = match tag(origin) {
                 wire::ContextHandle::TAG => Some(origin),
                 _ => self.recipes.with(origin, queue_context).flatten(),
             };
-            let Some(context) = context else {
-                let why = "the queue of an event has ended before the event";
-                return Err(RebuildError::Unmovable(why));
-            };
+            let why = "the queue of an event has ended before the event";
+            let context = context.ok_or(RebuildError::Unmovable(why))?;
+            Ok((id, context, status))
+        };
+        known.into_iter().map(with_context).collect()
+    }
+
+    /// Events become user events there: what waits for one, or asks for its status, finds it as it is here.
+    fn make_events(&self, fresh: &Self) -> Result<(), RebuildError> {
+        for (id, context, status) in self.events()? {
             let (event, context) = (wire::EventHandle(id), wire::ContextHandle(context));
             let request = wire::CreateUserEvent {
                 context,

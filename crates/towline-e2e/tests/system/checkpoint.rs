@@ -12,7 +12,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::migration::{
-    LIMIT, ask, ends_well, errors, has_sessions, moves, only, sessions, soft, steady, steady_cuda,
+    LIMIT, WORKLOADS, ask, ends_well, errors, finds_right, has_sessions, moves, only, sessions,
+    soft, steady, steady_cuda, working,
 };
 use crate::support::{
     Client, Proxy, Random, Server, forget_surroundings, holds_within, opencl_program, towline,
@@ -152,6 +153,74 @@ fn program_is_held_again_and_again() {
 }
 
 #[test]
+fn opencl_program_is_held_again_and_again() {
+    let mut servers = [Server::start(), Server::start()];
+    let client = steady(&servers[0]);
+    let place = Place::new();
+    for turn in 0..4 {
+        place.hold(&servers[turn % 2]);
+        assert_eq!(ties(client.pid()), Vec::<String>::new());
+        place.restores(&servers[(turn + 1) % 2]);
+    }
+    place.hold(&servers[0]);
+    servers[0].kill();
+    place.stays(servers[0].address(), servers[0].address());
+    place.restores(&servers[1]);
+    ends_well(client);
+}
+
+#[test]
+fn all_objects_of_opencl_come_back() {
+    let servers = [Server::start(), Server::start()];
+    let mut client = Client::new(&[&servers[0]], opencl_program("objects")).start();
+    client.wait_for("holds");
+    let place = Place::new();
+    place.hold(&servers[0]);
+    place.restores(&servers[1]);
+    // And by a move.
+    moves(&servers[1], &servers[0]);
+    place.hold(&servers[0]);
+    place.restores(&servers[1]);
+    client.go_on();
+    let lines = client.finish().lines_of_success();
+    assert!(lines.contains(&"right".to_owned()), "{lines:?}");
+}
+
+#[test]
+fn large_buffers_of_opencl_are_written_once() {
+    let servers = [Server::start(), Server::start()];
+    let client = Client::new(&[&servers[0]], opencl_program("holds"));
+    let mut client = client.args(&["50"]).start();
+    client.wait_for("holds");
+    let place = Place::new();
+    place.hold(&servers[0]);
+    let before = place.chunks();
+    place.restores(&servers[1]);
+    place.hold(&servers[1]);
+    assert_eq!(place.chunks(), before);
+    place.restores(&servers[0]);
+    client.go_on();
+    client.wait_for("holds");
+    place.hold(&servers[0]);
+    place.restores(&servers[1]);
+    client.go_on();
+    client.finish().lines_of_success();
+}
+
+#[test]
+fn opencl_program_over_shared_memory_is_held() {
+    let folder = tempfile::tempdir().expect("room for temporary files");
+    let listen = |name: &str| format!("shm://{}/{name}", folder.path().display());
+    let servers = ["one", "two"].map(|name| Server::start_at(&listen(name), &[]));
+    let client = steady(&servers[0]);
+    let place = Place::new();
+    place.hold(&servers[0]);
+    assert_eq!(ties(client.pid()), Vec::<String>::new());
+    place.restores(&servers[1]);
+    ends_well(client);
+}
+
+#[test]
 fn program_over_shared_memory_is_held() {
     let folder = tempfile::tempdir().expect("room for temporary files");
     let listen = |name: &str| format!("shm://{}/{name}", folder.path().display());
@@ -265,9 +334,11 @@ fn programs_that_cannot_be_held_go_on() {
     let client = steady_cuda(&server, &["0", "stores"]);
     place.refuses(&server, "the address of a variable");
     ends_well(client);
-    let opencl = Server::start();
-    let client = steady(&opencl);
-    place.refuses(&opencl, "OpenCL has no checkpoints");
+    let servers = [Server::start(), Server::start()];
+    let client = Client::new(&[&servers[0], &servers[1]], opencl_program("steady"));
+    let mut client = client.start();
+    client.wait_for("computing");
+    place.refuses(&servers[0], "sessions with other servers");
     ends_well(client);
     let servers = [soft(), soft()];
     let client = Client::new(&[&servers[0], &servers[1]], opencl_program("cuda_steady"));
@@ -381,6 +452,32 @@ fn programs_are_held_at_any_moment() {
         client.go_on();
         client.finish().lines_of_success();
     }
+}
+
+#[test]
+fn opencl_programs_are_held_at_any_moment() {
+    let servers = [Server::start(), Server::start()];
+    let mut random = Random::new();
+    let mut count = 0;
+    for (name, size) in WORKLOADS {
+        let client = working(&servers[0], name, size, &mut random);
+        let place = Place::new();
+        for (from, to) in [(0, 1), (1, 0)] {
+            // It may have ended before, but not while it is held.
+            if let [session] = sessions(&servers[from])[..]
+                && place
+                    .checkpoint_of(session, servers[from].address())
+                    .status
+                    .success()
+            {
+                let output = place.restore(servers[to].address(), &[]);
+                assert!(output.status.success(), "{}", errors(&output));
+                count += 1;
+            }
+        }
+        finds_right(client);
+    }
+    assert!(count > 0);
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::support::{
 };
 
 /// The workloads, at sizes that take a second or two with all that is checked.
-const WORKLOADS: [(&str, &str); 4] = [
+/// Workloads that take long enough to be met at work, with their sizes.
+pub(crate) const WORKLOADS: [(&str, &str); 4] = [
     ("sgemm", "193"),
     ("nbody", "1000"),
     ("transpose", "517"),
@@ -133,20 +134,31 @@ fn programs_move_at_any_moment() {
     let servers = [Server::start(), Server::start()];
     let mut random = Random::new();
     for (name, size) in WORKLOADS {
-        let measured = ["--size", size, "--iterations", "40", "--json"];
-        let client = Client::new(&[&servers[0]], workload(name)).args(&["--platform", "Towline"]);
-        let client = client.args(&measured).start();
-        std::thread::sleep(Duration::from_micros(random.below(300_000)));
+        let client = working(&servers[0], name, size, &mut random);
         // It may have ended before it moves, or while it does.
         for (from, to) in [(0, 1), (1, 0)] {
             if let [session] = sessions(&servers[from])[..] {
                 migrate(&servers[from], session, servers[to].address());
             }
         }
-        let lines = client.finish().lines_of_success();
-        let is_right = |line: &String| line.contains(r#""check":"pass""#);
-        assert!(lines.iter().any(is_right), "{name}: {lines:?}");
+        finds_right(client);
     }
+}
+
+/// A workload, at some moment of it.
+pub(crate) fn working(server: &Server, name: &str, size: &str, random: &mut Random) -> Running {
+    let measured = ["--size", size, "--iterations", "40", "--json"];
+    let client = Client::new(&[server], workload(name)).args(&["--platform", "Towline"]);
+    let client = client.args(&measured).start();
+    std::thread::sleep(Duration::from_micros(random.below(300_000)));
+    client
+}
+
+/// A workload ends with the right results.
+pub(crate) fn finds_right(client: Running) {
+    let lines = client.finish().lines_of_success();
+    let is_right = |line: &String| line.contains(r#""check":"pass""#);
+    assert!(lines.iter().any(is_right), "{lines:?}");
 }
 
 /// A server with a device in software.

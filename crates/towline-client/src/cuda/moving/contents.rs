@@ -1,10 +1,9 @@
 //! Contents of memory, arrays and variables: read here and written there, piece by piece.
 
-use std::sync::mpsc::{channel, sync_channel};
-
 use towline_backend::cuda::{CUDA_ARRAY3D_CUBEMAP, CUDA_ARRAY3D_LAYERED};
 
 use super::*;
+use crate::moved::in_turns;
 use crate::raw::HostPtr;
 
 /// Largest piece of contents that the client holds.
@@ -126,13 +125,13 @@ impl Session {
         search: &Search,
         write: &mut dyn FnMut(u64, Part, &[u8]) -> Done,
     ) -> Result<(), RebuildError> {
-        let read = |at: usize, piece: &mut Vec<u8>| {
+        let mut read = |at: usize, piece: &mut Vec<u8>| {
             let (context, part) = parts[at];
             piece.resize(part.size(), 0);
             self.read_part_of(context, part, piece)?;
             stores_none(piece, search)
         };
-        in_turns(parts.len(), &read, &mut |at, piece| {
+        in_turns(parts.len(), &mut read, &mut |at, piece| {
             let (context, part) = parts[at];
             write(context, part, piece)
         })
@@ -395,39 +394,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-/// Reads pieces by their numbers, and writes each while the next is read.
-pub(super) fn in_turns(
-    count: usize,
-    read: &(dyn Fn(usize, &mut Vec<u8>) -> Done + Sync),
-    write: &mut dyn FnMut(usize, &[u8]) -> Done,
-) -> Result<(), RebuildError> {
-    let (sender, pieces) = sync_channel::<(usize, Vec<u8>)>(1);
-    let (back, used) = channel::<Vec<u8>>();
-    let read = move || {
-        for at in 0..count {
-            let mut piece = used.try_recv().unwrap_or_default();
-            read(at, &mut piece)?;
-            // Nobody takes it where writing has failed, which tells.
-            if sender.send((at, piece)).is_err() {
-                break;
-            }
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let reading = scope.spawn(read);
-        let written = pieces.into_iter().try_for_each(|(at, piece)| {
-            let written = write(at, &piece);
-            let _ = back.send(piece);
-            written
-        });
-        let read = reading
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        written.and(read)
-    })
 }
 
 /// Refuses contents in which the program has stored where a variable lies that lies elsewhere there.

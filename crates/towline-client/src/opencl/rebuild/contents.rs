@@ -2,73 +2,78 @@
 //! piece by piece.
 
 use std::collections::hash_map::Entry;
-use std::sync::mpsc::{channel, sync_channel};
 
 use super::super::transfer::{Command, Host, Place, shape};
 use super::*;
+use crate::moved::in_turns;
 use crate::peer::{PeerLane, lane_between};
 
 /// Largest piece of contents that the client holds.
-const PIECE: usize = 16 << 20;
+pub(super) const PIECE: usize = 16 << 20;
 
 /// Contents of one memory object.
-enum Contents {
+pub(super) enum Contents {
     Bytes(usize),
     Texels { region: [usize; 3], element: usize },
 }
 
 /// A memory object whose contents move.
-struct Moved {
-    mem: u64,
-    context: u64,
+pub(super) struct Moved {
+    pub(super) mem: u64,
+    pub(super) context: u64,
     flags: u64,
-    contents: Contents,
+    pub(super) contents: Contents,
 }
+
+/// Contexts that have memory objects, with a device of each.
+pub(super) type Devices = HashMap<u64, wire::DeviceHandle>;
 
 impl Remote {
     /// Has the contents of buffers and images be there what they are here.
     pub(super) fn move_contents(&self, fresh: &Self) -> Result<(), RebuildError> {
-        let mut moved = Vec::new();
+        let (mut objects, devices) = self.objects()?;
+        let mut from = Ferries::new(self, &devices);
+        let mut to = Ferries::new(fresh, &devices);
+        let is_large =
+            |object: &Moved| matches!(object.contents, Contents::Bytes(size) if size > PIECE);
+        if objects.iter().any(is_large)
+            && let Some(lane) = lane_between(self, fresh)
+        {
+            let mut stay = Vec::new();
+            for object in objects {
+                let passed =
+                    is_large(&object) && pass(&object, from.of(&object)?, to.of(&object)?, &lane);
+                if !passed {
+                    stay.push(object);
+                }
+            }
+            objects = stay;
+        }
+        let pieces = pieces(&objects);
+        let mut read = |at: usize, piece: &mut Vec<u8>| {
+            let (object, place) = pieces[at];
+            from.read(object, place, piece)
+        };
+        in_turns(pieces.len(), &mut read, &mut |at, piece| {
+            let (object, place) = pieces[at];
+            to.of(object)?.write(object, place, piece)
+        })?;
+        from.close().and(to.close())
+    }
+
+    /// All memory objects with contents of their own.
+    pub(super) fn objects(&self) -> Result<(Vec<Moved>, Devices), RebuildError> {
+        let mut objects = Vec::new();
         let mut devices = HashMap::new();
         self.recipes.in_order(|id, recipe, _| {
             let context: Option<wire::CreateContext<'_>> = recipe.read();
             if let Some(device) = context.and_then(|context| context.devices.iter().next()) {
                 devices.insert(id, device);
             }
-            moved.extend(self.contents(id, recipe)?);
+            objects.extend(self.contents(id, recipe)?);
             Ok::<_, RebuildError>(())
         })?;
-        let is_large =
-            |object: &Moved| matches!(object.contents, Contents::Bytes(size) if size > PIECE);
-        let lane = match moved.iter().any(is_large) {
-            true => lane_between(self, fresh),
-            false => None,
-        };
-        let mut contexts: HashMap<u64, (Ferry<'_>, Ferry<'_>)> = HashMap::new();
-        for object in moved {
-            let (from, to) = match contexts.entry(object.context) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => {
-                    let Some(device) = devices.get(&object.context) else {
-                        let why = "the context of a memory object has ended before the object";
-                        return Err(RebuildError::Unmovable(why));
-                    };
-                    let from = Ferry::open(self, object.context, *device)?;
-                    let to = Ferry::open(fresh, object.context, *device)?;
-                    new.insert((from, to))
-                }
-            };
-            let is_passed = match (&lane, is_large(&object)) {
-                (Some(lane), true) => pass(&object, from, to, lane),
-                _ => false,
-            };
-            if !is_passed {
-                object.carry(from, to)?;
-            }
-        }
-        contexts
-            .into_values()
-            .try_for_each(|(from, to)| from.close().and(to.close()))
+        Ok((objects, devices))
     }
 
     /// The contents that move with an object; parts of buffers and images of buffers have none of their own.
@@ -131,83 +136,43 @@ fn region(desc: &wire::ImageDesc) -> [usize; 3] {
 }
 
 impl Moved {
-    fn is_one_piece(&self) -> bool {
+    /// Cuts the contents into pieces that the client can hold.
+    fn pieces(&self) -> Vec<Place> {
         match self.contents {
-            Contents::Bytes(size) => size <= PIECE,
-            Contents::Texels { region, element } => {
-                region[2] <= 1 && region[0] * region[1] * element <= PIECE
-            }
-        }
-    }
-
-    /// Cuts the contents into pieces that the client can hold, until `with` wants no more.
-    fn pieces(
-        &self,
-        mut with: impl FnMut(Place) -> Result<bool, RebuildError>,
-    ) -> Result<(), RebuildError> {
-        match self.contents {
-            Contents::Bytes(size) => {
-                for offset in (0..size).step_by(PIECE) {
-                    if !with(Place::linear(offset, PIECE.min(size - offset)))? {
-                        return Ok(());
-                    }
-                }
-            }
+            Contents::Bytes(size) => (0..size)
+                .step_by(PIECE)
+                .map(|offset| Place::linear(offset, PIECE.min(size - offset)))
+                .collect(),
             Contents::Texels { region, element } => {
                 let [width, height, depth] = region;
                 let rows = (PIECE / (width * element).max(1)).clamp(1, height.max(1));
-                for z in 0..depth {
-                    for y in (0..height).step_by(rows) {
-                        let place = Place {
-                            shape: shape::IMAGE,
-                            origin: [0, y, z],
-                            region: [width, rows.min(height - y), 1],
-                            element,
-                            ..Place::linear(0, 0)
-                        };
-                        if !with(place)? {
-                            return Ok(());
-                        }
-                    }
-                }
+                let starts =
+                    (0..depth).flat_map(|z| (0..height).step_by(rows).map(move |y| (y, z)));
+                let place = |(y, z)| Place {
+                    shape: shape::IMAGE,
+                    origin: [0, y, z],
+                    region: [width, rows.min(height - y), 1],
+                    element,
+                    ..Place::linear(0, 0)
+                };
+                starts.map(place).collect()
             }
         }
-        Ok(())
-    }
-
-    /// Reads the contents here and writes them there: one piece is written while the next is read.
-    fn carry(&self, from: &mut Ferry<'_>, to: &mut Ferry<'_>) -> Result<(), RebuildError> {
-        let (sender, pieces) = sync_channel(1);
-        let (back, used) = channel::<Vec<u8>>();
-        let read = move |place: Place| {
-            let mut piece = used.try_recv().unwrap_or_default();
-            piece.resize(place.size(), 0);
-            from.read(self, place, &mut piece)?;
-            // Nobody takes it where writing has failed, which tells.
-            Ok(sender.send((place, piece)).is_ok())
-        };
-        let mut write = |(place, piece): (Place, Vec<u8>)| {
-            let written = to.write(self, place, &piece);
-            let _ = back.send(piece);
-            written
-        };
-        if self.is_one_piece() {
-            self.pieces(read)?;
-            return pieces.try_iter().try_for_each(write);
-        }
-        std::thread::scope(|scope| {
-            let reading = scope.spawn(|| self.pieces(read));
-            let written = pieces.into_iter().try_for_each(&mut write);
-            let read = reading
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            written.and(read)
-        })
     }
 
     fn host_cannot(&self, forbidden: cl_mem_flags) -> bool {
         self.flags & (forbidden | CL_MEM_HOST_NO_ACCESS) != 0
     }
+}
+
+/// The pieces of all contents, with the objects that they are of.
+pub(super) fn pieces(objects: &[Moved]) -> Vec<(&Moved, Place)> {
+    let of = |object| {
+        Moved::pieces(object)
+            .into_iter()
+            .map(move |place| (object, place))
+    };
+    objects.iter().flat_map(of).collect()
 }
 
 /// Has the servers pass a buffer on; false where that fails, and the contents are still where they were.
@@ -231,8 +196,53 @@ fn pass(object: &Moved, from: &Ferry<'_>, to: &Ferry<'_>, lane: &PeerLane) -> bo
     taken && passed
 }
 
+/// The ferries of one server, one for each context.
+pub(super) struct Ferries<'a> {
+    session: &'a Remote,
+    devices: &'a Devices,
+    open: HashMap<u64, Ferry<'a>>,
+}
+
+impl<'a> Ferries<'a> {
+    pub(super) fn new(session: &'a Remote, devices: &'a Devices) -> Self {
+        Self {
+            session,
+            devices,
+            open: HashMap::new(),
+        }
+    }
+
+    /// That of an object's context.
+    pub(super) fn of(&mut self, object: &Moved) -> Result<&mut Ferry<'a>, RebuildError> {
+        Ok(match self.open.entry(object.context) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let why = "the context of a memory object has ended before the object";
+                let device = self.devices.get(&object.context);
+                let device = device.ok_or(RebuildError::Unmovable(why))?;
+                new.insert(Ferry::open(self.session, object.context, *device)?)
+            }
+        })
+    }
+
+    /// Reads a piece of an object's contents.
+    pub(super) fn read(
+        &mut self,
+        object: &Moved,
+        place: Place,
+        to: &mut Vec<u8>,
+    ) -> Result<(), RebuildError> {
+        to.resize(place.size(), 0);
+        self.of(object)?.read(object, place, to)
+    }
+
+    pub(super) fn close(self) -> Result<(), RebuildError> {
+        self.open.into_values().try_for_each(Ferry::close)
+    }
+}
+
 /// What moves contents between the client and one server: a queue of its own, and a buffer for objects that the host may not touch.
-struct Ferry<'a> {
+pub(super) struct Ferry<'a> {
     session: &'a Remote,
     context: u64,
     queue: wire::CommandQueueHandle,
@@ -369,7 +379,12 @@ impl<'a> Ferry<'a> {
         self.session.expect("a read of contents", status)
     }
 
-    fn write(&mut self, object: &Moved, place: Place, from: &[u8]) -> Result<(), RebuildError> {
+    pub(super) fn write(
+        &mut self,
+        object: &Moved,
+        place: Place,
+        from: &[u8],
+    ) -> Result<(), RebuildError> {
         let host = packed(&place, from.as_ptr().cast_mut());
         let hidden = object.host_cannot(CL_MEM_HOST_READ_ONLY);
         let (mem, there) = if hidden {

@@ -1,7 +1,7 @@
 //! Programs: given, built and linked again as they were.
 
 use super::super::program::ROOM;
-use super::super::recipe::{Making, Origin, Step};
+use super::super::recipe::{Making, Step};
 use super::*;
 
 impl Remote {
