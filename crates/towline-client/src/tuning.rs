@@ -16,8 +16,9 @@ pub struct Tuning {
     pub spin_for_answer: Duration,
     /// The same of a thread that waits for a GPU, unless it asked to sleep: natively it would not sleep at all.
     pub spin_for_gpu: Duration,
-    /// Writes up to this size travel with their request (`TOWLINE_INLINE_BYTES`).
-    pub inline_bytes: usize,
+    /// Writes up to this size travel with their request (`TOWLINE_INLINE_BYTES`); `None` is [`INLINE_BYTES`], and what each API has
+    /// been measured with.
+    pub inline_bytes: Option<usize>,
     /// Payload connections per session (`TOWLINE_PAYLOAD_LANES`); `None` takes what the server suggests.
     pub payload_lanes: Option<u16>,
     /// Repeated kernel arguments are not sent again (`TOWLINE_ARG_CACHE=0` turns that off, for measurements).
@@ -31,6 +32,8 @@ pub struct Tuning {
     pub pipeline: bool,
 }
 
+/// Writes up to this size travel with their request where nothing else was measured.
+pub(crate) const INLINE_BYTES: usize = 64 << 10;
 /// Inline writes that the server may hold at once: beyond it, payload lanes take over, whose memory is bounded.
 pub(crate) const INLINE_CREDIT: u64 = 16 << 20;
 /// Bytes posted before the calling thread itself sends: bounds the queue, and blocks a caller that is ahead of the network.
@@ -57,8 +60,7 @@ pub fn tuning() -> &'static Tuning {
             spin_for_request: Duration::from_micros(spin) / 10,
             spin_for_answer: Duration::from_micros(spin * 20),
             spin_for_gpu: Duration::from_micros(spin * 200),
-            inline_bytes: number("TOWLINE_INLINE_BYTES")
-                .map_or(64 << 10, |bytes| bytes.min(1 << 20) as usize),
+            inline_bytes: number("TOWLINE_INLINE_BYTES").map(|bytes| bytes.min(1 << 20) as usize),
             payload_lanes: number("TOWLINE_PAYLOAD_LANES").map(|lanes| lanes.clamp(1, 32) as u16),
             argument_cache: number("TOWLINE_ARG_CACHE") != Some(0),
             staging: number("TOWLINE_STAGING") != Some(0),

@@ -8,7 +8,7 @@ use super::event::status_of;
 use super::*;
 use crate::memory::HostBox;
 use crate::state::{Covered, Read, ToldBy};
-use crate::tuning::{INLINE_CREDIT, SLAB_BYTES, tuning};
+use crate::tuning::{INLINE_BYTES, INLINE_CREDIT, SLAB_BYTES, tuning};
 
 /// What `place` describes; the numbers are the protocol's.
 pub(super) mod shape {
@@ -208,7 +208,8 @@ impl Remote {
         let words = place.words();
         let queue = wire::CommandQueueHandle::from_raw(command.queue);
         let mem = wire::MemHandle::from_raw(command.mem);
-        let small = size <= tuning().inline_bytes || !self.link().payload.exists();
+        let most = tuning().inline_bytes.unwrap_or(INLINE_BYTES);
+        let small = size <= most || !self.link().payload.exists();
         if small && self.link().state().take_inline(size as u64, INLINE_CREDIT) {
             let event = self.event_for(command);
             let mut packed = Vec::new();
