@@ -10,6 +10,7 @@
 
 mod fields;
 mod folder;
+mod key;
 mod manifest;
 pub mod message;
 mod store;
@@ -18,6 +19,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub use folder::Folder;
+pub use key::Key;
 pub use manifest::{CHUNK_BYTES, Device, Digest, Level, Manifest, PART_BYTES, Part, Place};
 pub use store::{Reader, Writer};
 

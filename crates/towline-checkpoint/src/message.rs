@@ -1,7 +1,8 @@
 //! The files by which `towline` speaks with a program that is held, or is to be. They need no connection and no process id, so they reach a
 //! program that another tool has dumped and brought back, on this machine or another.
 //!
-//! - `invitation`: the user wants one checkpoint in this folder. The program takes it away; without it no server can have anything written.
+//! - `invitation`: the user wants one checkpoint in this folder, encrypted if it holds the word `encrypt`. The program takes it away; without
+//!   it no server can have anything written.
 //! - `held.toml`: a program is held here ([`Held`]).
 //! - `restore.toml`: it is to go on ([`Restore`]). The program takes it away.
 //! - `answer.toml`: whether it does ([`Answer`]).
@@ -11,6 +12,8 @@ use crate::{CheckpointError, Folder};
 
 /// Name of the invitation.
 pub const INVITATION: &str = "invitation";
+/// The word in it that asks for encryption.
+const ENCRYPT: &[u8] = b"encrypt";
 const HELD: &str = "held.toml";
 const RESTORE: &str = "restore.toml";
 const ANSWER: &str = "answer.toml";
@@ -47,8 +50,8 @@ pub struct Answer {
 }
 
 impl Folder {
-    /// Invites one checkpoint; refused while a program is at the folder.
-    pub fn invite(&self) -> Result<(), CheckpointError> {
+    /// Invites one checkpoint, encrypted or not; refused while a program is at the folder.
+    pub fn invite(&self, is_encrypted: bool) -> Result<(), CheckpointError> {
         if !self.lock()? {
             return Err(CheckpointError::Folder {
                 folder: self.path().to_owned(),
@@ -57,7 +60,25 @@ impl Folder {
         }
         // For the program that the invitation is for.
         self.unlock()?;
-        self.write(INVITATION, b"")
+        let wish = match is_encrypted {
+            true => ENCRYPT,
+            false => b"",
+        };
+        self.write(INVITATION, wish)
+    }
+
+    /// Whether the checkpoint that the user invites is to be encrypted; `None` where there is no invitation.
+    pub fn invitation(&self) -> Result<Option<bool>, CheckpointError> {
+        let wish = self.read(INVITATION, LIMIT)?;
+        match wish.as_deref().map(<[u8]>::trim_ascii) {
+            None => Ok(None),
+            Some(b"") => Ok(Some(false)),
+            Some(ENCRYPT) => Ok(Some(true)),
+            Some(_) => {
+                let what = "invitation holds another word than `encrypt`, or none";
+                Err(self.damaged(what.into()))
+            }
+        }
     }
 
     /// The program that is held here, or was when it died.
@@ -217,9 +238,17 @@ mod tests {
         let path = place.path().join("held");
         let (folder, other) = (Folder::make(&path).unwrap(), Folder::open(&path).unwrap());
         assert!(other.lock().unwrap());
-        assert!(folder.invite().is_err() && !folder.has(INVITATION));
+        assert!(folder.invite(false).is_err());
+        assert_eq!(folder.invitation().unwrap(), None);
         drop(other);
-        folder.invite().unwrap();
+        folder.invite(true).unwrap();
+        assert_eq!(folder.invitation().unwrap(), Some(true));
+        folder.write(INVITATION, b" encrypt\n").unwrap();
+        assert_eq!(folder.invitation().unwrap(), Some(true));
+        folder.write(INVITATION, b"decrypt").unwrap();
+        assert!(folder.invitation().is_err());
+        folder.invite(false).unwrap();
+        assert_eq!(folder.invitation().unwrap(), Some(false));
         assert!(Folder::open(&path).unwrap().lock().unwrap());
     }
 

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
+use crate::key::SEAL_BYTES;
 use crate::manifest::{CHUNK_BYTES, Digest, MANIFEST_BYTES, Manifest, Part, Place};
-use crate::{CheckpointError, Folder};
+use crate::{CheckpointError, Folder, Key};
 
 /// The manifest's file.
 const MANIFEST: &str = "manifest.toml";
@@ -37,9 +38,52 @@ fn sweep(chunks: &Folder, named: &Manifest) -> Result<(), CheckpointError> {
     Ok(())
 }
 
+/// Reads a file of at most `limit` bytes, as [`write`] wrote it; `None` where it is missing.
+fn read(
+    folder: &Folder,
+    key: Option<&Key>,
+    name: &str,
+    limit: usize,
+) -> Result<Option<Vec<u8>>, CheckpointError> {
+    let Some(key) = key else {
+        return folder.read(name, limit);
+    };
+    let Some(sealed) = folder.read(name, limit + SEAL_BYTES)? else {
+        return Ok(None);
+    };
+    let opened = key.open(&sealed);
+    let damaged = || folder.damaged(format!("{name} was changed, or has another key"));
+    opened.map(Some).ok_or_else(damaged)
+}
+
+/// Writes a file, encrypted where there is a key.
+fn write(
+    folder: &Folder,
+    key: Option<&Key>,
+    name: &str,
+    bytes: &[u8],
+) -> Result<(), CheckpointError> {
+    let Some(key) = key else {
+        return folder.write(name, bytes);
+    };
+    let sealed = key.seal(bytes).ok_or_else(|| CheckpointError::System {
+        folder: folder.path().to_owned(),
+        action: "encrypt a file",
+        cause: io::Error::other("there are no random numbers"),
+    })?;
+    folder.write(name, &sealed)
+}
+
+fn digest_of(key: Option<&Key>, chunk: &[u8]) -> Digest {
+    key.map_or_else(|| Digest::of(chunk), |key| key.digest(chunk))
+}
+
 /// The manifest that a folder holds, with its digest.
-fn manifest_in(folder: &Folder) -> Result<Option<(Manifest, Digest)>, CheckpointError> {
-    let Some(bytes) = folder.read(MANIFEST, MANIFEST_BYTES)? else {
+fn manifest_in(
+    folder: &Folder,
+    key: Option<&Key>,
+) -> Result<Option<(Manifest, Digest)>, CheckpointError> {
+    let Some(bytes) = read(folder, key, MANIFEST, MANIFEST_BYTES)? else {
         return Ok(None);
     };
     let manifest = Manifest::decode(&bytes).map_err(|what| folder.damaged(what))?;
@@ -48,9 +92,10 @@ fn manifest_in(folder: &Folder) -> Result<Option<(Manifest, Digest)>, Checkpoint
 
 /// Writes a checkpoint. Until [`Self::finish`] the folder holds the one before, if any, which is all there is where the writer is dropped.
 #[derive(Debug)]
-pub struct Writer {
+pub struct Writer<'a> {
     folder: Folder,
     chunks: Folder,
+    key: Option<&'a Key>,
     /// The one before; `None` where it cannot be read, and may be another release's.
     before: Option<Manifest>,
     manifest: Manifest,
@@ -58,16 +103,21 @@ pub struct Writer {
     is_finished: bool,
 }
 
-impl Writer {
-    /// Begins a checkpoint whose manifest has no contents yet.
-    pub fn begin(folder: Folder, manifest: Manifest) -> Result<Self, CheckpointError> {
+impl<'a> Writer<'a> {
+    /// Begins a checkpoint whose manifest has no contents yet; with a key all that it writes is encrypted.
+    pub fn begin(
+        folder: Folder,
+        manifest: Manifest,
+        key: Option<&'a Key>,
+    ) -> Result<Self, CheckpointError> {
         let chunks = folder.inner(CHUNKS)?;
-        let before = manifest_in(&folder).ok();
+        let before = manifest_in(&folder, key).ok();
         let before = before.map(|before| before.map(|(before, _)| before).unwrap_or_default());
         Ok(Self {
             before,
             folder,
             chunks,
+            key,
             manifest,
             written_bytes: 0,
             is_finished: false,
@@ -98,12 +148,12 @@ impl Writer {
     }
 
     fn keep(&mut self, chunk: &[u8]) -> Result<Digest, CheckpointError> {
-        let digest = Digest::of(chunk);
+        let digest = digest_of(self.key, chunk);
         let name = file_of(digest);
         // One that is there may be damaged.
-        let there = self.chunks.read(&name, CHUNK_BYTES).ok().flatten();
-        if there.is_none_or(|there| there != chunk) {
-            self.chunks.write(&name, chunk)?;
+        let there = read(&self.chunks, self.key, &name, CHUNK_BYTES).ok();
+        if there.flatten().is_none_or(|there| there != chunk) {
+            write(&self.chunks, self.key, &name, chunk)?;
             self.written_bytes += chunk.len() as u64;
         }
         Ok(digest)
@@ -112,6 +162,11 @@ impl Writer {
     /// Bytes that were written so far: chunks that were there already are not.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes
+    }
+
+    /// The key that it encrypts with.
+    pub fn key(&self) -> Option<&'a Key> {
+        self.key
     }
 
     /// The manifest so far.
@@ -132,7 +187,7 @@ impl Writer {
             action: "write a manifest that can be read",
             cause: io::Error::new(io::ErrorKind::InvalidData, what),
         })?;
-        self.folder.write(MANIFEST, text.as_bytes())?;
+        write(&self.folder, self.key, MANIFEST, text.as_bytes())?;
         self.is_finished = true;
         self.folder.sync()?;
         // Chunks too many do no harm.
@@ -141,7 +196,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for Writer<'_> {
     fn drop(&mut self) {
         if let (false, Some(before)) = (self.is_finished, &self.before) {
             let _ = sweep(&self.chunks, before);
@@ -151,16 +206,21 @@ impl Drop for Writer {
 
 /// Reads a checkpoint.
 #[derive(Debug)]
-pub struct Reader {
+pub struct Reader<'a> {
     folder: Folder,
     chunks: Folder,
+    key: Option<&'a Key>,
     manifest: Manifest,
 }
 
-impl Reader {
-    /// Opens the checkpoint that was written with this digest.
-    pub fn open(folder: Folder, digest: Digest) -> Result<Self, CheckpointError> {
-        let found = manifest_in(&folder)?;
+impl<'a> Reader<'a> {
+    /// Opens the checkpoint that was written with this digest and key.
+    pub fn open(
+        folder: Folder,
+        digest: Digest,
+        key: Option<&'a Key>,
+    ) -> Result<Self, CheckpointError> {
+        let found = manifest_in(&folder, key)?;
         let (manifest, found) = found.ok_or_else(|| folder.damaged("it has no manifest".into()))?;
         if found != digest {
             return Err(folder.damaged("the manifest is not the one that the program wrote".into()));
@@ -168,6 +228,7 @@ impl Reader {
         Ok(Self {
             chunks: folder.inner(CHUNKS)?,
             folder,
+            key,
             manifest,
         })
     }
@@ -210,7 +271,7 @@ impl Reader {
             self.folder
                 .damaged(format!("{CHUNKS}/{} {fault}", file_of(digest)))
         };
-        let chunk = self.chunks.read(&file_of(digest), CHUNK_BYTES)?;
+        let chunk = read(&self.chunks, self.key, &file_of(digest), CHUNK_BYTES)?;
         let chunk = chunk.ok_or_else(|| damaged("is missing"))?;
         if chunk.len() != size {
             return Err(damaged(&format!(
@@ -218,7 +279,7 @@ impl Reader {
                 chunk.len()
             )));
         }
-        match Digest::of(&chunk) == digest {
+        match digest_of(self.key, &chunk) == digest {
             true => Ok(chunk),
             false => Err(damaged("has other contents than its name says")),
         }
@@ -243,7 +304,7 @@ mod tests {
     /// Writes a checkpoint with these parts: its digest, and the bytes that were written.
     fn write(path: &Path, parts: &[Vec<u8>]) -> (Digest, u64) {
         let manifest = Manifest::new("train".into(), "gpu1".into(), Vec::new());
-        let mut writer = Writer::begin(Folder::open(path).unwrap(), manifest).unwrap();
+        let mut writer = Writer::begin(Folder::open(path).unwrap(), manifest, None).unwrap();
         for (address, part) in (0..).zip(parts) {
             writer.put(1, Place::Memory { address }, part).unwrap();
         }
@@ -251,8 +312,8 @@ mod tests {
         (writer.finish().unwrap(), written)
     }
 
-    fn open(path: &Path, digest: Digest) -> Reader {
-        Reader::open(Folder::open(path).unwrap(), digest).unwrap()
+    fn open(path: &Path, digest: Digest) -> Reader<'static> {
+        Reader::open(Folder::open(path).unwrap(), digest, None).unwrap()
     }
 
     fn contents(path: &Path, digest: Digest) -> Vec<Vec<u8>> {
@@ -313,7 +374,7 @@ mod tests {
         // The chunk that was replaced is gone.
         assert_eq!((written, files(&path).len()), (CHUNK_BYTES as u64, 3));
         assert_eq!(contents(&path, second), parts);
-        let old = Reader::open(Folder::open(&path).unwrap(), first);
+        let old = Reader::open(Folder::open(&path).unwrap(), first, None);
         assert!(old.unwrap_err().to_string().contains("not the one"));
     }
 
@@ -323,7 +384,7 @@ mod tests {
         let parts = [counted(CHUNK_BYTES, 1)];
         let (digest, _) = write(&path, &parts);
         let manifest = Manifest::new("train".into(), "gpu1".into(), Vec::new());
-        let mut writer = Writer::begin(Folder::open(&path).unwrap(), manifest).unwrap();
+        let mut writer = Writer::begin(Folder::open(&path).unwrap(), manifest, None).unwrap();
         let place = Place::Memory { address: 0 };
         writer.put(1, place, &counted(4096, 9)).unwrap();
         drop(writer);
@@ -337,7 +398,7 @@ mod tests {
         let parts = [counted(4096, 1)];
         let (digest, _) = write(&path, &parts);
         let manifest = Manifest::new("train".into(), "gpu1".into(), Vec::new());
-        let mut writer = Writer::begin(Folder::open(&path).unwrap(), manifest).unwrap();
+        let mut writer = Writer::begin(Folder::open(&path).unwrap(), manifest, None).unwrap();
         let place = Place::Memory { address: u64::MAX };
         writer.put(1, place, &counted(4096, 2)).unwrap();
         let refused = writer.finish().unwrap_err().to_string();
@@ -378,10 +439,53 @@ mod tests {
         let file = path.join(MANIFEST);
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, text.replace("train", "other")).unwrap();
-        let refused = Reader::open(Folder::open(&path).unwrap(), digest);
+        let refused = Reader::open(Folder::open(&path).unwrap(), digest, None);
         assert!(refused.unwrap_err().to_string().contains("not the one"));
         std::fs::remove_file(&file).unwrap();
-        let refused = Reader::open(Folder::open(&path).unwrap(), digest);
+        let refused = Reader::open(Folder::open(&path).unwrap(), digest, None);
         assert!(refused.unwrap_err().to_string().contains("no manifest"));
+    }
+
+    #[test]
+    fn encrypted_contents_come_back_and_show_nothing() {
+        let (_place, path) = place();
+        let part = b"secret of the user".repeat(1000);
+        // What was there in the clear goes.
+        write(&path, std::slice::from_ref(&part));
+        let key = Key::new().unwrap();
+        let again = || {
+            let manifest = Manifest::new("train".into(), "gpu1".into(), Vec::new());
+            let folder = Folder::open(&path).unwrap();
+            let mut writer = Writer::begin(folder, manifest, Some(&key)).unwrap();
+            let place = Place::Memory { address: 7 };
+            writer.put(1, place, &part).unwrap();
+            (writer.written_bytes(), writer.finish().unwrap())
+        };
+        assert_eq!(again().0, part.len() as u64);
+        let (written, digest) = again();
+        assert_eq!(written, 0);
+        let mut files = vec![path.join(MANIFEST)];
+        let chunks = std::fs::read_dir(path.join(CHUNKS)).unwrap();
+        files.extend(chunks.map(|chunk| chunk.unwrap().path()));
+        assert_eq!(files.len(), 2);
+        for file in &files {
+            let bytes = std::fs::read(file).unwrap();
+            let shows = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+            assert!(!shows(b"secret") && !shows(b"train"));
+        }
+        let open = |key| Reader::open(Folder::open(&path).unwrap(), digest, key);
+        let other = Key::new().unwrap();
+        assert!(open(None).is_err() && open(Some(&other)).is_err());
+        let reader = open(Some(&key)).unwrap();
+        reader.verify().unwrap();
+        let mut found = Vec::new();
+        reader
+            .read(&reader.manifest().parts[0], &mut found)
+            .unwrap();
+        assert_eq!(found, part);
+        let mut bytes = std::fs::read(&files[1]).unwrap();
+        bytes[20] ^= 1;
+        std::fs::write(&files[1], bytes).unwrap();
+        assert!(reader.verify().is_err());
     }
 }

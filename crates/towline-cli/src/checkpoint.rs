@@ -31,7 +31,7 @@ pub(crate) fn checkpoint(options: &CheckpointOptions) -> anyhow::Result<ExitCode
     let is_here =
         session.is_some_and(|session| session.hostname.as_bytes() == host.nodename().to_bytes());
     let folder = match is_here {
-        true => Some(invited(&path)?),
+        true => Some(invited(&path, options.encrypt)?),
         false => None,
     };
     let outcome = server.checkpoint(id, name);
@@ -44,9 +44,9 @@ pub(crate) fn checkpoint(options: &CheckpointOptions) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-fn invited(path: &Path) -> anyhow::Result<Folder> {
+fn invited(path: &Path, is_encrypted: bool) -> anyhow::Result<Folder> {
     let folder = Folder::make(path)?;
-    folder.invite()?;
+    folder.invite(is_encrypted)?;
     Ok(folder)
 }
 

@@ -180,6 +180,11 @@ pub(crate) struct CheckpointOptions {
     /// machine, make both there first: install -d -m 700 DIR; touch DIR/invitation. Over an earlier checkpoint only changes are written.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
+    /// Encrypt the folder, by a key that only the program has
+    ///
+    /// From another machine, write the word into the invitation in place of touch: echo encrypt > DIR/invitation
+    #[arg(long)]
+    pub(crate) encrypt: bool,
     #[command(flatten)]
     pub(crate) servers: ServerOptions,
 }

@@ -5,10 +5,11 @@
 //! the session, so that another tool can dump it. A restore that fails leaves it held.
 
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use towline_checkpoint::message::{Answer, Held, INVITATION, Restore};
-use towline_checkpoint::{CheckpointError, Digest, Folder, Reader, Writer};
+use towline_checkpoint::{CheckpointError, Digest, Folder, Key, Manifest, Reader, Writer};
 use towline_transport::{Address, is_trusted};
 use towline_wire::control::{limits, printable};
 
@@ -21,7 +22,43 @@ use crate::peer::Control;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Makes the session again with a server; in the error, the reason why it is still held.
-type Resume<'a> = dyn FnMut(&Address, &Reader) -> Result<(), String> + 'a;
+type Resume<'a> = dyn FnMut(&Address, &Reader<'_>) -> Result<(), String> + 'a;
+
+/// A folder that the user offers for a checkpoint.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    folder: Folder,
+    key: Option<&'static Key>,
+}
+
+impl Offer {
+    /// Takes the offer, which is for one checkpoint.
+    pub(crate) fn take(&self) -> Result<(), RebuildError> {
+        self.folder.remove(INVITATION)?;
+        Ok(())
+    }
+
+    /// Begins the checkpoint.
+    pub(crate) fn begin(self, manifest: Manifest) -> Result<Writer<'static>, RebuildError> {
+        Ok(Writer::begin(self.folder, manifest, self.key)?)
+    }
+}
+
+/// The checkpoint that a program is held for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    digest: Digest,
+    key: Option<&'static Key>,
+}
+
+/// This process's key, which never leaves its memory.
+fn key() -> Result<&'static Key, RebuildError> {
+    static KEY: OnceLock<Option<Key>> = OnceLock::new();
+    let key = KEY.get_or_init(Key::new).as_ref();
+    key.ok_or(RebuildError::Unmovable(
+        "there are no random numbers for a key",
+    ))
+}
 
 /// The folder that a server names.
 pub(crate) fn path(folder: &str) -> Result<&Path, String> {
@@ -33,7 +70,7 @@ pub(crate) fn path(folder: &str) -> Result<&Path, String> {
 }
 
 /// The folder, where the user wants one checkpoint in it, and nobody else is at it. A server that guesses learns nothing of what is where.
-pub(crate) fn invited(path: &Path) -> Result<Folder, RebuildError> {
+pub(crate) fn invited(path: &Path) -> Result<Offer, RebuildError> {
     let refuse = |why| CheckpointError::Folder {
         folder: path.to_owned(),
         why,
@@ -57,8 +94,10 @@ pub(crate) fn invited(path: &Path) -> Result<Folder, RebuildError> {
             refuse("a program is held for it; if that one has ended, remove held.toml").into(),
         );
     }
+    let is_encrypted = folder.invitation()?.unwrap_or_default();
+    let key = is_encrypted.then(key).transpose()?;
     match folder.lock()? {
-        true => Ok(folder),
+        true => Ok(Offer { folder, key }),
         false => Err(refuse("another program is at it").into()),
     }
 }
@@ -72,12 +111,12 @@ pub(crate) fn program() -> String {
 
 /// Ends a checkpoint that was begun at a time: from now on the program is held for it.
 pub(crate) fn finish(
-    writer: Writer,
+    writer: Writer<'static>,
     path: &Path,
     server: &str,
     began: Instant,
-) -> Result<Digest, RebuildError> {
-    let written = writer.written_bytes();
+) -> Result<Written, RebuildError> {
+    let (written, key) = (writer.written_bytes(), writer.key());
     let digest = writer.finish()?;
     Folder::open(path)?.hold(&Held {
         program: program(),
@@ -88,7 +127,7 @@ pub(crate) fn finish(
         "a checkpoint of the session with {server} took {:.3} s; {written} bytes of it were new",
         began.elapsed().as_secs_f64(),
     );
-    Ok(digest)
+    Ok(Written { digest, key })
 }
 
 /// Leaves the server, by `goodbye` where it does not hear so otherwise. Of the link nothing stays but what later calls may ask for.
@@ -118,7 +157,7 @@ pub(crate) fn admit(server: &Address, access: &Admission) -> Result<Access, Stri
 }
 
 /// Returns when the session, which left the server `last`, is with a server again.
-pub(crate) fn hold(path: &Path, digest: Digest, last: &str, resume: &mut Resume<'_>) {
+pub(crate) fn hold(path: &Path, written: Written, last: &str, resume: &mut Resume<'_>) {
     log::info!(
         "the session is held: its contents are in {}",
         path.display()
@@ -143,7 +182,7 @@ pub(crate) fn hold(path: &Path, digest: Digest, last: &str, resume: &mut Resume<
             }
         };
         let Restore { id, servers } = wish;
-        let outcome = go_on(path, digest, last, &servers, resume);
+        let outcome = go_on(path, written, last, &servers, resume);
         match &outcome {
             Ok(server) => log::info!("the session goes on with {server}"),
             Err(reason) => log::error!("the session is still held: {reason}"),
@@ -166,12 +205,13 @@ pub(crate) fn hold(path: &Path, digest: Digest, last: &str, resume: &mut Resume<
 /// Makes the session again with the first of these servers that takes it: its address.
 fn go_on(
     path: &Path,
-    digest: Digest,
+    written: Written,
     last: &str,
     servers: &[String],
     resume: &mut Resume<'_>,
 ) -> Result<String, String> {
-    let reader = Folder::open(path).and_then(|folder| Reader::open(folder, digest));
+    let Written { digest, key } = written;
+    let reader = Folder::open(path).and_then(|folder| Reader::open(folder, digest, key));
     let reader = reader.map_err(|error| error.to_string())?;
     // Nothing is begun anywhere before it is known to be whole.
     reader.verify().map_err(|error| error.to_string())?;
@@ -207,7 +247,7 @@ mod tests {
         let missing = refused();
         let folder = Folder::make(&path).expect("there is room");
         assert_eq!(refused(), missing);
-        folder.invite().expect("it is ours");
+        folder.invite(false).expect("it is ours");
         let held = Held {
             program: "train".into(),
             pid: 1,

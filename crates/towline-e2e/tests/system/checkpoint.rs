@@ -299,6 +299,33 @@ fn later_checkpoint_writes_only_what_changed() {
 }
 
 #[test]
+fn encrypted_checkpoint_shows_nothing_and_comes_back() {
+    let servers = [soft(), soft()];
+    let client = steady_cuda(&servers[0], &["40"]);
+    let place = Place::new();
+    place.hold(&servers[0]);
+    let manifest = place.folder.join("manifest.toml");
+    let is_text = || fs::read_to_string(&manifest).is_ok_and(|text| text.contains("cuda_steady"));
+    assert!(is_text());
+    let plain = place.chunks();
+    place.restores(&servers[1]);
+    let session = only(&servers[1]).to_string();
+    let arguments = ["checkpoint", &session, "--out", place.name(), "--encrypt"];
+    let output = ask(&[&arguments[..], &["--server", servers[1].address()]].concat());
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(!is_text());
+    let chunks = place.chunks();
+    assert!(chunks.len() >= 10 && plain.iter().all(|(name, _)| !name.exists()));
+    let (chunk, _) = &chunks[0];
+    let contents = fs::read(chunk).expect("it is there");
+    fs::write(chunk, &contents[1..]).expect("it is ours");
+    place.stays(servers[0].address(), "was changed, or has another key");
+    fs::write(chunk, &contents).expect("it is ours");
+    place.restores(&servers[0]);
+    ends_well(client);
+}
+
+#[test]
 fn damaged_contents_are_refused_until_mended() {
     let (server, other) = (soft(), soft());
     let null = Server::start_with(&["--backend", "null", "--cuda", "null"], &[]);

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use towline_checkpoint::message::INVITATION;
 use towline_checkpoint::{
-    Device, Digest, Level, Manifest, PART_BYTES, Part as Stored, Place, Reader, Writer,
+    Device, Level, Manifest, PART_BYTES, Part as Stored, Place, Reader, Writer,
 };
 
 use super::contents::{ArrayLevel, PIECE, Part, has_addresses, stores_none};
@@ -28,13 +27,13 @@ impl Session {
     ) -> Result<(), String> {
         let path = held::path(folder)?;
         let saved = self.save(path, &**owner);
-        let (alone, digest) = saved.map_err(|error| error.to_string())?;
+        let (alone, written) = saved.map_err(|error| error.to_string())?;
         let link = self.link();
         held::leave(link, left, || {
             let _ = link.post(&wire::Goodbye { reason: 0 });
         });
         self.staging.take_over(&Staging::default());
-        held::hold(path, digest, self.server(), &mut |server, reader| {
+        held::hold(path, written, self.server(), &mut |server, reader| {
             self.resume(server, reader, &**owner, access)
         });
         self.follow(Arc::clone(owner), Arc::clone(access));
@@ -43,8 +42,12 @@ impl Session {
     }
 
     /// Brings the session to rest and writes its contents: calls are held back until the value is dropped.
-    fn save(&self, path: &Path, owner: &dyn Owner) -> Result<(Box<dyn Any>, Digest), RebuildError> {
-        let folder = held::invited(path)?;
+    fn save(
+        &self,
+        path: &Path,
+        owner: &dyn Owner,
+    ) -> Result<(Box<dyn Any>, held::Written), RebuildError> {
+        let offer = held::invited(path)?;
         self.alive()?;
         if !owner.is_alone(self) {
             return Err(RebuildError::Unmovable(
@@ -52,7 +55,7 @@ impl Session {
             ));
         }
         self.movable(owner)?;
-        folder.remove(INVITATION)?;
+        offer.take()?;
         let began = Instant::now();
         let alone = owner.stop(PATIENCE);
         let alone = alone.ok_or(RebuildError::Busy("calls are under way"))?;
@@ -60,11 +63,11 @@ impl Session {
         owner.prepare(self);
         self.quiesce(PATIENCE)?;
         owner.at_rest(self)?;
-        let mut writer = Writer::begin(folder, self.manifest())?;
+        let mut writer = offer.begin(self.manifest())?;
         self.write_contents(&mut writer, owner)?;
         self.alive()?;
-        let digest = held::finish(writer, path, self.server(), began)?;
-        Ok((alone, digest))
+        let written = held::finish(writer, path, self.server(), began)?;
+        Ok((alone, written))
     }
 
     fn manifest(&self) -> Manifest {
@@ -75,7 +78,11 @@ impl Session {
         Manifest::new(held::program(), self.server().into(), devices.collect())
     }
 
-    fn write_contents(&self, writer: &mut Writer, owner: &dyn Owner) -> Result<(), RebuildError> {
+    fn write_contents(
+        &self,
+        writer: &mut Writer<'_>,
+        owner: &dyn Owner,
+    ) -> Result<(), RebuildError> {
         let (parts, levels) = self.cut_all(None, owner)?;
         let variables = {
             let known = self.recipes.lock();
@@ -118,7 +125,7 @@ impl Session {
     fn resume(
         &self,
         server: &Address,
-        reader: &Reader,
+        reader: &Reader<'_>,
         owner: &dyn Owner,
         access: &Admission,
     ) -> Result<(), String> {
@@ -135,7 +142,12 @@ impl Session {
     }
 
     /// As [`Self::rebuild`], with the contents of a checkpoint.
-    fn remake(&self, fresh: Self, reader: &Reader, owner: &dyn Owner) -> Result<(), RebuildError> {
+    fn remake(
+        &self,
+        fresh: Self,
+        reader: &Reader<'_>,
+        owner: &dyn Owner,
+    ) -> Result<(), RebuildError> {
         self.match_devices(&fresh)?;
         fresh.unused()?;
         let ahead = self.make_ahead(&fresh, owner)?;
@@ -158,7 +170,7 @@ impl Session {
     }
 
     /// Brings contents to the device: one part is written while the next is read.
-    fn read_contents(&self, reader: &Reader) -> Result<(), RebuildError> {
+    fn read_contents(&self, reader: &Reader<'_>) -> Result<(), RebuildError> {
         for level in &reader.manifest().levels {
             let Level {
                 context,

@@ -2,10 +2,7 @@
 
 use std::path::Path;
 
-use towline_checkpoint::message::INVITATION;
-use towline_checkpoint::{
-    Device, Digest, Manifest, PART_BYTES, Part, Place as Stored, Reader, Writer,
-};
+use towline_checkpoint::{Device, Manifest, PART_BYTES, Part, Place as Stored, Reader, Writer};
 
 use super::super::moving::{PATIENCE, follow};
 use super::super::transfer::{Place, shape};
@@ -22,7 +19,7 @@ const _: () = assert!(PIECE <= PART_BYTES, "each piece of contents is a part");
 struct Held<'a> {
     alone: RwLockWriteGuard<'a, ()>,
     times: EventTimes,
-    digest: Digest,
+    written: held::Written,
 }
 
 impl Remote {
@@ -39,13 +36,13 @@ impl Remote {
         let Held {
             alone,
             times,
-            digest,
+            written,
         } = saved.map_err(|error| error.to_string())?;
         let link = self.link();
         held::leave(link, left, || {
             let _ = link.post(&wire::Goodbye { reason: 0 });
         });
-        held::hold(path, digest, self.server(), &mut |server, reader| {
+        held::hold(path, written, self.server(), &mut |server, reader| {
             let access = held::admit(server, access)?;
             let fresh = Self::connect_as(server, &access).map_err(|error| error.to_string())?;
             let resumed = self.resume(fresh, reader, &times);
@@ -58,7 +55,7 @@ impl Remote {
 
     /// Brings the session to rest and writes its contents.
     fn save(&self, path: &Path, is_alone: bool) -> Result<Held<'_>, RebuildError> {
-        let folder = held::invited(path)?;
+        let offer = held::invited(path)?;
         self.alive(self.link())?;
         if !is_alone {
             return Err(RebuildError::Unmovable(
@@ -66,21 +63,21 @@ impl Remote {
             ));
         }
         self.movable()?;
-        folder.remove(INVITATION)?;
+        offer.take()?;
         let began = Instant::now();
         let alone = self.stop(PATIENCE)?;
         // All that a restore could find later.
         self.movable()?;
         self.events()?;
         let times = self.times_of_events()?;
-        let mut writer = Writer::begin(folder, self.manifest())?;
+        let mut writer = offer.begin(self.manifest())?;
         self.write_contents(&mut writer)?;
         self.alive(self.link())?;
-        let digest = held::finish(writer, path, self.server(), began)?;
+        let written = held::finish(writer, path, self.server(), began)?;
         Ok(Held {
             alone,
             times,
-            digest,
+            written,
         })
     }
 
@@ -92,7 +89,7 @@ impl Remote {
         Manifest::new(held::program(), self.server().into(), devices.collect())
     }
 
-    fn write_contents(&self, writer: &mut Writer) -> Result<(), RebuildError> {
+    fn write_contents(&self, writer: &mut Writer<'_>) -> Result<(), RebuildError> {
         let (objects, devices) = self.objects()?;
         let pieces = pieces(&objects);
         let mut from = Ferries::new(self, &devices);
@@ -108,7 +105,12 @@ impl Remote {
     }
 
     /// As [`Self::rebuild`], with the contents of a checkpoint.
-    fn resume(&self, fresh: Self, reader: &Reader, times: &EventTimes) -> Result<(), RebuildError> {
+    fn resume(
+        &self,
+        fresh: Self,
+        reader: &Reader<'_>,
+        times: &EventTimes,
+    ) -> Result<(), RebuildError> {
         self.make_all(&fresh)?;
         self.read_contents(&fresh, reader)?;
         fresh.accepted()?;
@@ -116,7 +118,7 @@ impl Remote {
         Ok(())
     }
 
-    fn read_contents(&self, fresh: &Self, reader: &Reader) -> Result<(), RebuildError> {
+    fn read_contents(&self, fresh: &Self, reader: &Reader<'_>) -> Result<(), RebuildError> {
         let (objects, devices) = self.objects()?;
         let objects: HashMap<u64, Moved> = objects
             .into_iter()
