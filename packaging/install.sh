@@ -12,7 +12,7 @@ umask 022
 
 here=$(cd "$(dirname "$0")" && pwd)
 vendors=${TOWLINE_ICD_VENDORS:-/etc/OpenCL/vendors}
-if [ "$(id -u)" -eq 0 ]; then prefix=/usr/local; else prefix=$HOME/.local; fi
+if [ "$(id -u)" -eq 0 ]; then prefix=/usr/local; else prefix=${HOME:+$HOME/.local}; fi
 is_removing= registers=
 
 fail() {
@@ -29,6 +29,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+[ -n "$prefix" ] || fail "HOME is not set: give --prefix DIR"
 case $prefix in /*) ;; *) fail "--prefix has to be an absolute path, not $prefix" ;; esac
 list=$prefix/share/towline/installed
 
@@ -57,6 +58,9 @@ cd "$here"
 [ -f SHA256SUMS ] || fail "there is no SHA256SUMS beside it: unpack the whole archive"
 sha256sum --check --strict --quiet SHA256SUMS || fail "files differ from their digests: fetch the archive again; nothing was installed"
 
+if [ -n "$registers" ]; then
+  mkdir -p "$vendors" 2>/dev/null && [ -w "$vendors" ] || fail "--icd writes to $vendors, which this user may not: run it as root; nothing was installed"
+fi
 new=$(sed 's/^[^ ]*  //' SHA256SUMS)
 mkdir -p "$prefix/share/towline"
 printf '%s\n' "$new" | while IFS= read -r name; do
@@ -73,7 +77,6 @@ if [ -f "$list" ]; then
 fi
 printf '%s\n' "$new" >"$list"
 if [ -n "$registers" ]; then
-  mkdir -p "$vendors"
   echo "$prefix/lib/libtowline_opencl.so" >"$vendors/towline.icd"
 fi
 "$prefix/bin/towline" --version || fail "the program does not run here: this archive is for $(basename "$here")"
