@@ -694,7 +694,7 @@ pub(crate) struct RunOptions {
     /// Folder for links to the libraries, in place of one of this machine alone
     #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) links: Option<PathBuf>,
-    /// Have the program go on that is held for this checkpoint, in place of starting one; see `towline checkpoint`
+    /// Resume the program that is held for this checkpoint, instead of starting one; see `towline checkpoint`
     ///
     /// The program is held on this machine, or PROGRAM brings it back first, such as `criu restore`. The session goes to the first server of
     /// --server that takes it, without that option to the one that it left. If none does, the reason is told and the program stays held.
