@@ -59,7 +59,8 @@ cd "$here"
 sha256sum --check --strict --quiet SHA256SUMS || fail "files differ from their digests: fetch the archive again; nothing was installed"
 
 if [ -n "$registers" ]; then
-  mkdir -p "$vendors" 2>/dev/null && [ -w "$vendors" ] || fail "--icd writes to $vendors, which this user may not: run it as root; nothing was installed"
+  mkdir -p "$vendors" 2>/dev/null && [ -w "$vendors" ] ||
+    fail "--icd writes to $vendors, which this user cannot: run it as root; nothing was installed"
 fi
 new=$(sed 's/^[^ ]*  //' SHA256SUMS)
 mkdir -p "$prefix/share/towline"
