@@ -3,13 +3,17 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// An address without its port; of IPv6 the network, since a host has all addresses of one.
+/// An address without its port; of IPv6 the network, since a host has all addresses of one, and on this host the user, who has many
+/// processes.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Origin(String);
 
 impl Origin {
     /// Of a connection's peer, as its transport writes it.
     pub(super) fn of(peer: &str) -> Self {
+        if let Some((_, user)) = peer.rsplit_once(" of user ") {
+            return Self(format!("user {}", user.trim_end_matches(')')));
+        }
         let peer = peer.split_once("://").map_or(peer, |(_, rest)| rest);
         let host = peer.rsplit_once(':').map_or(peer, |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -48,7 +52,11 @@ mod tests {
         assert!(same("[::ffff:192.0.2.1]:1", "192.0.2.1:1"));
         assert!(!same("192.0.2.1:1", "192.0.2.2:1"));
         assert!(!same("[2001:db8::1]:1", "[2001:db8:0:1::1]:1"));
-        assert!(same("shm:///run/a.sock", "shm:///run/a.sock"));
+        let local = |process: u32, user: u32| {
+            format!("shm:///run/a.sock (process {process} of user {user})")
+        };
+        assert!(same(&local(1, 1000), &local(2, 1000)));
+        assert!(!same(&local(1, 1000), &local(1, 1001)));
     }
 
     #[test]
