@@ -5,7 +5,7 @@
 //! from the table of sessions. A client is told of programs of its own tenant on its own machine
 //! only; process ids of other machines mean nothing there.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use towline_wire::control::{
@@ -16,12 +16,14 @@ use towline_wire::nvml::snapshot::{Device, Snapshot};
 use towline_wire::nvml::{
     DeviceGetMemoryInfo, DeviceGetMemoryInfoReply, DeviceGetMemoryInfoV2,
     DeviceGetMemoryInfoV2Reply, DeviceGetPowerUsage, DeviceGetPowerUsageReply,
-    DeviceGetTemperature, DeviceGetTemperatureReply, DeviceGetUtilizationRates,
-    DeviceGetUtilizationRatesReply, DeviceHandle, List, Memory, MemoryV2, Message as _,
-    NVML_ERROR_INSUFFICIENT_SIZE, NVML_ERROR_INVALID_ARGUMENT, NVML_ERROR_UNKNOWN, NVML_SUCCESS,
-    NVML_TEMPERATURE_GPU, Processes, ProcessesReply, Request,
+    DeviceGetTemperature, DeviceGetTemperatureReply, DeviceGetTopologyCommonAncestor,
+    DeviceGetUtilizationRates, DeviceGetUtilizationRatesReply, DeviceHandle, DeviceOnSameBoard,
+    List, Memory, MemoryV2, Message as _, NVML_ERROR_INSUFFICIENT_SIZE,
+    NVML_ERROR_INVALID_ARGUMENT, NVML_ERROR_UNKNOWN, NVML_SUCCESS, NVML_TEMPERATURE_GPU, Processes,
+    ProcessesReply, Request,
 };
 
+use super::devices::{self, Snapshots};
 use super::pool::WorkerPool;
 use super::session::SessionTable;
 use super::tenant::Tenant;
@@ -41,6 +43,38 @@ pub(super) struct Monitor {
     worker: Arc<Mutex<Option<Arc<Worker>>>>,
     /// Held while one is started, so that two who ask at once start one.
     starting: Mutex<()>,
+    asking: Asking,
+}
+
+/// One asks at a time: the worker answers in order, its channel holds a few messages only, and each has a limit of time.
+#[derive(Default)]
+struct Asking {
+    now: Mutex<bool>,
+    over: Condvar,
+}
+
+/// A turn to ask; dropping it lets the next one ask.
+struct Turn<'a>(&'a Asking);
+
+impl Asking {
+    /// Waits until nobody else asks; in the error, that this takes longer than `limit`.
+    fn turn(&self, limit: Duration) -> Result<Turn<'_>, String> {
+        let waited = self
+            .over
+            .wait_timeout_while(lock(&self.now), limit, |now| *now);
+        let (mut now, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *now, true) {
+            false => Ok(Turn(self)),
+            true => Err("too many ask at once".into()),
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.now) = false;
+        self.0.over.notify_one();
+    }
 }
 
 impl Monitor {
@@ -50,6 +84,7 @@ impl Monitor {
             pool,
             worker: Arc::default(),
             starting: Mutex::default(),
+            asking: Asking::default(),
         }
     }
 
@@ -65,7 +100,7 @@ impl Monitor {
         asker: &Asker<'_>,
         sessions: &SessionTable,
     ) -> NvmlAnswers {
-        match self.ask(asked) {
+        match self.ask(asked, Some(asker.tenant)) {
             Ok((mut answers, devices)) => {
                 let own = Owned {
                     asker,
@@ -110,7 +145,9 @@ impl Monitor {
                 answers
             }
             Err(reason) => {
-                log::warn!("NVML cannot be asked: {reason}");
+                if asker.tenant.requests().admit() {
+                    log::warn!("NVML cannot be asked: {reason}");
+                }
                 let answers = asked.questions.iter().map(|_| refusal(NVML_ERROR_UNKNOWN));
                 NvmlAnswers {
                     answers: answers.collect(),
@@ -119,16 +156,27 @@ impl Monitor {
         }
     }
 
-    /// The library's answers, and how many devices it has.
-    fn ask(&self, asked: &NvmlQuestions) -> Result<(NvmlAnswers, usize), String> {
+    /// The library's answers to a tenant that asks, if it is one, and how many devices it has.
+    fn ask(
+        &self,
+        asked: &NvmlQuestions,
+        tenant: Option<&Arc<Tenant>>,
+    ) -> Result<(NvmlAnswers, usize), String> {
+        let _turn = self.asking.turn(ANSWER_LIMIT)?;
         let worker = self.worker()?;
+        let numbers =
+            tenant.map(|tenant| devices::chosen(Snapshots::Nvml, worker.snapshot(), tenant).0);
+        let numbers = numbers.flatten();
         let devices = Snapshot::decode(worker.snapshot())
             .map_err(|error| error.to_string())?
             .devices
             .len();
-        let questions = asked.questions.iter().map(|question| match question.call {
-            Processes::ID => all_processes(question),
-            _ => question.clone(),
+        let questions = asked.questions.iter().map(|question| {
+            let question = of_devices(question, numbers.as_deref());
+            match question.call {
+                Processes::ID => all_processes(&question),
+                _ => question,
+            }
         });
         let questions = Message::NvmlQuestions(NvmlQuestions {
             questions: questions.collect(),
@@ -155,7 +203,7 @@ impl Monitor {
         let devices = (1..).zip(&snapshot.devices);
         let figures = devices.map_while(|(number, device)| {
             let asked = Figures::questions(DeviceHandle(number));
-            let (answers, _) = self.ask(&asked).ok()?;
+            let (answers, _) = self.ask(&asked, None).ok()?;
             Some(Figures::new(device, &answers))
         });
         figures.collect()
@@ -287,6 +335,28 @@ fn refusal(status: i32) -> Answer {
     }
 }
 
+/// The question if the devices that it names are among those with these numbers, where there are any; else one that is none, which is answered
+/// as wrong. Handles are without what the client calls the server, so that an answer that is kept serves all.
+fn of_devices(question: &Question, numbers: Option<&[u32]>) -> Question {
+    let (call, mut body) = (question.call, question.body.clone());
+    // All requests begin with a handle, these with two.
+    let handles = match call {
+        DeviceGetTopologyCommonAncestor::ID | DeviceOnSameBoard::ID => 2,
+        _ => 1,
+    };
+    for handle in body.chunks_exact_mut(size_of::<u64>()).take(handles) {
+        handle[size_of::<u32>()..].fill(0);
+        let raw = handle.try_into().map(u64::from_le_bytes);
+        let number = raw.ok().and_then(|raw| DeviceHandle(raw).number());
+        let is_own = |numbers: &[u32]| numbers.iter().any(|own| Some(*own as usize) == number);
+        if !numbers.is_none_or(is_own) {
+            let body = Vec::new();
+            return Question { call, body };
+        }
+    }
+    Question { call, body }
+}
+
 /// The question for all of a device's processes, whatever room the client has.
 fn all_processes(question: &Question) -> Question {
     let mut body = Vec::new();
@@ -390,4 +460,58 @@ impl Owned<'_> {
 /// An address without its port.
 fn host(peer: &str) -> &str {
     peer.rsplit_once(':').map_or(peer, |(host, _)| host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_are_about_own_devices_only() {
+        let of = |number| DeviceHandle::of(7, number);
+        let power = |number| question(&DeviceGetPowerUsage { device: of(number) });
+        let pair = |one, other| {
+            question(&DeviceOnSameBoard {
+                device1: of(one),
+                device2: of(other),
+            })
+        };
+        let is_asked = |question: &Question, numbers: Option<&[u32]>| {
+            !of_devices(question, numbers).body.is_empty()
+        };
+        assert!(is_asked(&power(2), None) && is_asked(&pair(1, 2), None));
+        assert!(is_asked(&power(2), Some(&[0, 2])) && is_asked(&pair(2, 0), Some(&[0, 2])));
+        for numbers in [&[0, 1][..], &[]] {
+            assert!(!is_asked(&power(2), Some(numbers)));
+            assert!(!is_asked(&pair(0, 2), Some(numbers)));
+            assert!(!is_asked(&pair(2, 0), Some(numbers)));
+        }
+        let common = DeviceGetTopologyCommonAncestor {
+            device1: of(0),
+            device2: of(2),
+        };
+        assert!(!is_asked(&question(&common), Some(&[0])));
+    }
+
+    #[test]
+    fn name_of_the_server_makes_no_other_question() {
+        let power = |server| DeviceGetPowerUsage {
+            device: DeviceHandle::of(server, 1),
+        };
+        let asked = of_devices(&question(&power(9)), None);
+        assert_eq!(asked, question(&power(0)));
+    }
+
+    #[test]
+    fn one_asks_at_a_time() {
+        let asking = Asking::default();
+        let first = asking.turn(Duration::ZERO).ok();
+        assert!(first.is_some() && asking.turn(Duration::ZERO).is_err());
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| asking.turn(ANSWER_LIMIT).is_ok());
+            drop(first);
+            assert!(next.join().unwrap());
+        });
+        assert!(asking.turn(Duration::ZERO).is_ok());
+    }
 }
