@@ -285,9 +285,9 @@ fn authenticate(
         match progress? {
             ServerProgress::Send(answer) => control.send(&answer)?,
             ServerProgress::Authenticated(hello) => {
-                // Revoked within the handshake.
+                // Revoked within the handshake, even if another has its name now.
                 let gone = || Fault::Rejected(RejectCode::AuthenticationFailed.plain());
-                let tenant = shared.config.tenants.get(&hello.tenant);
+                let tenant = shared.config.tenants.proven(&hello.tenant, &handshake);
                 let client = Client {
                     hello: shown(hello),
                     tenant: tenant.ok_or_else(gone)?,

@@ -11,7 +11,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use towline_wire::control::{
-    Reject, RejectCode, TenantStatus, Tenants, TimeShare, Token, limits::TENANT_BYTES,
+    Reject, RejectCode, ServerHandshake, TenantStatus, Tenants, TimeShare, Token,
+    limits::TENANT_BYTES,
 };
 use towline_worker::Reserved;
 
@@ -180,6 +181,12 @@ impl TenantTable {
         let name = shown_name(name);
         let tenants = lock(&self.tenants);
         tenants.iter().find(|tenant| tenant.name == name).cloned()
+    }
+
+    /// The tenant that a client has proven to be of. Another that has taken its name since has another token.
+    pub(super) fn proven(&self, name: &str, by: &ServerHandshake) -> Option<Arc<Tenant>> {
+        let tenant = self.get(name)?;
+        by.has_proven(tenant.token().as_ref()).then_some(tenant)
     }
 
     /// All of them, by name.
@@ -616,6 +623,11 @@ impl Drop for MemoryShare {
 
 #[cfg(test)]
 mod tests {
+    use towline_wire::control::{
+        Channel, ClientHandshake, ClientProgress, Hello, NONCE_BYTES, Purpose, ServerIdentity,
+        ServerProgress,
+    };
+
     use super::*;
 
     fn token(text: &str) -> Token {
@@ -668,6 +680,40 @@ mod tests {
         assert!(bert.is_revoked() && !anna.is_revoked());
         assert!(Arc::ptr_eq(&table.get("anna").unwrap(), &anna));
         assert_eq!(table.token("anna"), Some(token(SECOND)));
+    }
+
+    #[test]
+    fn old_token_does_not_open_new_tenant() {
+        let first = || entries(&[("anna", "1", FIRST)]);
+        let prove = |then: Option<BTreeMap<String, TenantEntry>>| {
+            let table = Arc::new(TenantTable::listed(first()));
+            let identity = ServerIdentity::default();
+            let tenants = Arc::clone(&table) as _;
+            let mut server =
+                ServerHandshake::new(identity, tenants, [1; NONCE_BYTES], Channel::Clear);
+            let hello = Hello {
+                tenant: "anna".into(),
+                ..Hello::new(Purpose::Query, "test", 1, "host", [2; NONCE_BYTES])
+            };
+            let (mut client, frame) =
+                ClientHandshake::start(hello, Some(token(FIRST)), Channel::Clear);
+            let Ok(ServerProgress::Send(challenge)) = server.receive(&frame) else {
+                panic!("it must be challenged");
+            };
+            let Ok(ClientProgress::Send(proof)) = client.receive(&challenge) else {
+                panic!("it must prove itself");
+            };
+            then.map(|then| table.replace(then));
+            let Ok(ServerProgress::Authenticated(hello)) = server.receive(&proof) else {
+                panic!("the proof is right");
+            };
+            table.proven(&hello.tenant, &server).is_some()
+        };
+        assert!(prove(None));
+        assert!(prove(Some(first())));
+        assert!(!prove(Some(entries(&[("anna", "2", SECOND)]))));
+        assert!(!prove(Some(entries(&[("anna", "1", SECOND)]))));
+        assert!(!prove(Some(BTreeMap::new())));
     }
 
     #[test]

@@ -349,6 +349,17 @@ impl ServerHandshake {
         self.claimed.as_deref()
     }
 
+    /// Whether what the client has proven is the token that its tenant has now: it was asked for one when it said `Hello`.
+    pub fn has_proven(&self, token: Option<&Token>) -> bool {
+        match &self.state {
+            ServerState::Authenticated { proven, .. } => {
+                let proven = proven.as_ref();
+                proven.is_none_or(|(proven, _)| token == Some(proven))
+            }
+            _ => false,
+        }
+    }
+
     /// The `Welcome` for an authenticated client, with the server's own proof.
     ///
     /// # Panics
