@@ -419,7 +419,7 @@ fn run_session(
     let Client { hello, tenant } = client;
     let alive = control.say_alive();
     let mut seat = tenant.admit().map_err(Fault::Rejected)?;
-    let mut place = shared.sessions.admit().map_err(Fault::Rejected)?;
+    let mut place = shared.sessions.admit(&tenant).map_err(Fault::Rejected)?;
     let id = place.id;
     let mut quota = tenant.quota(shared.quota());
     let end: Arc<Mutex<Option<Ending>>> = Arc::default();

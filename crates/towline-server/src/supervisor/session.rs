@@ -198,13 +198,26 @@ struct State {
 }
 
 impl State {
-    /// The session whose client has been cut off for longest, of those that it may be.
-    fn longest_away(&self, may: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
-        let away = self.sessions.values().filter(|session| may(session));
-        let away = away.filter_map(|session| Some((session.control.away()?, session)));
-        let longest = away.max_by_key(|(away, _)| *away);
-        longest.map(|(_, session)| Arc::clone(session))
+    /// The session that makes place for one of `tenant`, if one does.
+    fn gives_way(&self, tenant: &Arc<Tenant>) -> Option<Arc<Session>> {
+        let sessions = self.sessions.values();
+        let cut_off = sessions
+            .filter_map(|session| Some((session, &session.tenant, session.control.away()?)));
+        first_to_go(cut_off, tenant).map(Arc::clone)
     }
+}
+
+/// Of sessions whose clients are cut off, each with its tenant and for how long, the first to end for one of `tenant`: its own before others,
+/// and of others only where it has no more sessions than they, with the one that is to begin.
+fn first_to_go<'a, S>(
+    cut_off: impl Iterator<Item = (S, &'a Arc<Tenant>, Duration)>,
+    tenant: &Arc<Tenant>,
+) -> Option<S> {
+    let is_own = |of: &Arc<Tenant>| Arc::ptr_eq(of, tenant);
+    let own = tenant.usage().sessions;
+    let may = cut_off.filter(|(_, of, _)| is_own(of) || own <= of.usage().sessions);
+    let first = may.max_by_key(|(_, of, away)| (is_own(of), *away));
+    first.map(|(session, ..)| session)
 }
 
 /// A place in the table, held from admission to the end of the session.
@@ -229,14 +242,14 @@ impl SessionTable {
         }
     }
 
-    /// Admits a client, or says why not. Waits for the places of clients that have left.
-    pub(super) fn admit(&self) -> Result<Place<'_>, Reject> {
+    /// Admits a client of `tenant`, or says why not. Waits for the places of clients that have left.
+    pub(super) fn admit(&self, tenant: &Arc<Tenant>) -> Result<Place<'_>, Reject> {
         let is_full =
             |state: &State| state.reserved >= state.max.min(state.possible) && !state.closed;
         let is_leaving = |state: &State| state.leaving > 0;
         let mut state = lock(&self.state);
         if is_full(&state) {
-            let cut_off = state.longest_away(|_| true);
+            let cut_off = state.gives_way(tenant);
             drop(state);
             cut_off.inspect(|session| {
                 let reason = "the client was cut off, and another one needed its place";
@@ -594,8 +607,43 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use towline_wire::control::Token;
+
     use super::super::NOTICE_LIMIT;
+    use super::super::tenant::{TenantEntry, TenantTable};
     use super::*;
+
+    fn tenants() -> [Arc<Tenant>; 2] {
+        let entry = |name: &str| {
+            let token = Token::from_bytes(b"a token that is long enough").unwrap();
+            (name.to_owned(), TenantEntry::new(name, token))
+        };
+        let table = TenantTable::listed(["anna", "bert"].map(entry).into());
+        ["anna", "bert"].map(|name| table.get(name).unwrap())
+    }
+
+    #[test]
+    fn own_sessions_give_way_before_those_of_others() {
+        let [anna, bert] = tenants();
+        let second = Duration::from_secs(1);
+        let of_both = || {
+            [
+                (1, &anna, second),
+                (2, &bert, 2 * second),
+                (3, &bert, 3 * second),
+            ]
+        };
+        let for_anna = |cut_off: &[_]| first_to_go(cut_off.iter().copied(), &anna);
+        let _annas = [anna.admit().unwrap(), anna.admit().unwrap()];
+        assert_eq!(for_anna(&of_both()), Some(1));
+        let only_of_bert = &of_both()[1..];
+        let berts = [bert.admit().unwrap()];
+        assert_eq!(for_anna(only_of_bert), None);
+        let _more = [bert.admit().unwrap()];
+        assert_eq!(for_anna(only_of_bert), Some(3));
+        drop(berts);
+        assert_eq!(first_to_go(of_both().into_iter(), &bert), Some(3));
+    }
 
     #[test]
     fn each_lane_opens_once() {
@@ -616,22 +664,22 @@ mod tests {
     #[test]
     fn places_are_limited_and_come_back() {
         let table = SessionTable::new(1, 1);
-        let place = table.admit().ok().unwrap();
+        let place = table.admit(&tenants()[0]).ok().unwrap();
         assert_eq!(
-            table.admit().err().unwrap().code,
+            table.admit(&tenants()[0]).err().unwrap().code,
             RejectCode::TooManySessions
         );
         drop(place);
-        assert_eq!(table.admit().ok().unwrap().id, 2);
+        assert_eq!(table.admit(&tenants()[0]).ok().unwrap().id, 2);
     }
 
     #[test]
     fn place_of_client_that_left_is_waited_for() {
         let table = SessionTable::new(1, 1);
-        let mut place = table.admit().ok().unwrap();
+        let mut place = table.admit(&tenants()[0]).ok().unwrap();
         place.leave();
         std::thread::scope(|scope| {
-            let next = scope.spawn(|| table.admit().map(|place| place.id));
+            let next = scope.spawn(|| table.admit(&tenants()[0]).map(|place| place.id));
             // Whether it has begun to wait by now is chance, and shows in nothing.
             std::thread::sleep(Duration::from_millis(20));
             drop(place);
@@ -642,9 +690,9 @@ mod tests {
     #[test]
     fn place_of_client_about_to_leave_is_waited_for() {
         let table = SessionTable::new(1, 1);
-        let mut place = table.admit().ok().unwrap();
+        let mut place = table.admit(&tenants()[0]).ok().unwrap();
         std::thread::scope(|scope| {
-            let next = scope.spawn(|| table.admit().map(|place| place.id));
+            let next = scope.spawn(|| table.admit(&tenants()[0]).map(|place| place.id));
             std::thread::sleep(Duration::from_millis(20));
             place.leave();
             std::thread::sleep(NOTICE_LIMIT);
@@ -656,8 +704,8 @@ mod tests {
     #[test]
     fn missing_descriptors_are_said_to_be_the_limit() {
         let table = SessionTable::new(2, 1);
-        let _place = table.admit().ok().unwrap();
-        let reject = table.admit().err().unwrap();
+        let _place = table.admit(&tenants()[0]).ok().unwrap();
+        let reject = table.admit(&tenants()[0]).err().unwrap();
         assert_eq!(reject.code, RejectCode::TooManySessions);
         assert!(reject.text.contains("open files"), "{}", reject.text);
     }
@@ -665,13 +713,16 @@ mod tests {
     #[test]
     fn changed_limit_holds_for_new_sessions() {
         let table = SessionTable::new(2, 2);
-        let _places = [table.admit().ok().unwrap(), table.admit().ok().unwrap()];
+        let _places = [
+            table.admit(&tenants()[0]).ok().unwrap(),
+            table.admit(&tenants()[0]).ok().unwrap(),
+        ];
         table.set_max(1, 2);
-        let reject = table.admit().err().unwrap();
+        let reject = table.admit(&tenants()[0]).err().unwrap();
         assert!(reject.text.contains("all 1 sessions"), "{}", reject.text);
         table.set_max(4, 3);
-        let _third = table.admit().ok().unwrap();
-        let reject = table.admit().err().unwrap();
+        let _third = table.admit(&tenants()[0]).ok().unwrap();
+        let reject = table.admit(&tenants()[0]).err().unwrap();
         assert!(reject.text.contains("descriptors for"), "{}", reject.text);
     }
 
@@ -679,6 +730,9 @@ mod tests {
     fn closed_table_admits_nobody() {
         let table = SessionTable::new(1, 1);
         table.end_all("test");
-        assert_eq!(table.admit().err().unwrap().code, RejectCode::ShuttingDown);
+        assert_eq!(
+            table.admit(&tenants()[0]).err().unwrap().code,
+            RejectCode::ShuttingDown
+        );
     }
 }
