@@ -586,6 +586,7 @@ fn run_session(
             "session {id}: worker {} does not die: it hangs in the kernel",
             worker.pid()
         );
+        worker.keep(seat);
     }
     if let Some(group) = entered {
         group.remove();

@@ -24,7 +24,7 @@ use super::folder::WorkerHome;
 use super::job::{Bonds, Fellow};
 use super::output::Label;
 use super::session::LaneAccount;
-use super::tenant::{MemoryShare, Tenant};
+use super::tenant::{MemoryShare, Seat, Tenant};
 use super::turns::TurnSeat;
 use super::{WORKER_END_LIMIT, lock, random};
 use towline_worker::{Bond, Images, Offer, Offers, Reserved, Token, Turn};
@@ -89,6 +89,8 @@ struct State {
     tenant: Option<Arc<Tenant>>,
     /// Its session's account of the tenant's memory.
     memory: Option<MemoryShare>,
+    /// Its session's place among those of the tenant, once it alone holds that.
+    seat: Option<Seat>,
     /// Its session's turns on devices.
     turns: Option<Arc<TurnSeat>>,
     /// Has another session give way; taken while it does.
@@ -371,6 +373,14 @@ impl Worker {
         self.wait_until_reaped(Duration::from_secs(5))
     }
 
+    /// Keeps the seat of a session that is over until the process is reaped: what hangs in the kernel holds its devices.
+    pub(super) fn keep(&self, seat: Seat) {
+        let mut state = lock(&self.state);
+        if !state.reaped {
+            state.seat = Some(seat);
+        }
+    }
+
     fn wait_until_reaped(&self, limit: Duration) -> bool {
         let state = lock(&self.state);
         let waited = self
@@ -630,7 +640,7 @@ impl Worker {
         let mut state = lock(&self.state);
         // The driver has freed what the process held.
         state.memory = None;
-        let turns = state.turns.take();
+        let held = (state.turns.take(), state.seat.take());
         let crash = |reason: String| {
             Some(Ending {
                 reason,
@@ -663,7 +673,7 @@ impl Worker {
         };
         state.reaped = true;
         drop(state);
-        drop(turns);
+        drop(held);
         self.changed.notify_all();
         log::debug!("worker {} has ended ({exit})", self.pid);
         events.ended(self, ending);
