@@ -1,5 +1,5 @@
-//! The audit log: one line of JSON for each session that begins, is killed, is asked to move and ends, for leases that are given and ended, and
-//! for refusals, in a file that is only ever appended to.
+//! The audit log: one line of JSON for each session that begins, is killed, is asked to move and ends, for leases that are given and ended, for
+//! a drain on request, and for refusals, in a file that is only ever appended to.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -112,6 +112,14 @@ pub(super) enum Event<'a> {
         by_host: &'a str,
         by_address: &'a str,
     },
+    /// A client has drained the server.
+    ServerDrained {
+        by_tenant: &'a str,
+        /// As the client gave it.
+        by_host: &'a str,
+        by_pid: u32,
+        by_address: &'a str,
+    },
     /// Connections were refused: those of a period in one line.
     Refused {
         count: u64,
@@ -222,6 +230,23 @@ mod tests {
         assert_eq!((counts(&old), counts(&path)), (vec![1], vec![2, 3]));
         assert_eq!(lines(&path)[0]["event"], "refused");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn drain_is_told_with_who_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit");
+        let drained = Event::ServerDrained {
+            by_tenant: "operators",
+            by_host: "desk",
+            by_pid: 7,
+            by_address: "192.0.2.1:5",
+        };
+        Audit::open(&path).unwrap().tell(&drained);
+        let line = &lines(&path)[0];
+        assert_eq!(line["event"], "server_drained");
+        assert_eq!(line["by_tenant"], "operators");
+        assert_eq!(line["by_address"], "192.0.2.1:5");
     }
 
     #[test]

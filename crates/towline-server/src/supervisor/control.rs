@@ -924,16 +924,7 @@ fn answer_alone(
             Ok(())
         }
         Message::DrainServer => {
-            let outcome = match client.tenant.is_admin() {
-                true => {
-                    let host = &client.hello.hostname;
-                    log::info!("no more sessions: `towline drain` on {host} asked for it");
-                    shared.drain();
-                    shared.ends_when_empty.store(true, Ordering::Release);
-                    Ok(())
-                }
-                false => Err("only tenants that are admins may drain the server".into()),
-            };
+            let outcome = shared.drain_for(client, &control.peer());
             control.send(&Message::ServerDrains(ServerDrains { outcome }).encode())?;
             Ok(())
         }

@@ -81,9 +81,10 @@ use towline_worker::{Images, Offers};
 
 use self::accept::Unproven;
 use self::ahead::Bounds;
-use self::audit::Audit;
+use self::audit::{Audit, Event};
 use self::budget::Budget;
 use self::cgroup::Groups;
+use self::control::Client;
 use self::deadline::Deadlines;
 use self::folder::RuntimeFolder;
 use self::job::Jobs;
@@ -368,6 +369,31 @@ impl Shared {
     fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         self.sessions.close();
+    }
+
+    /// Drains the server because a client asks for it from `address`, and has it end with its last session; in the error, why not.
+    fn drain_for(&self, by: &Client, address: &str) -> Result<(), String> {
+        let (tenant, host) = (by.tenant.name(), &by.hello.hostname);
+        if !by.tenant.is_admin() {
+            return Err("only tenants that are admins may drain the server".into());
+        }
+        let is_told = by.tenant.requests().admit() || !self.draining.load(Ordering::Acquire);
+        if is_told {
+            log::info!(
+                "no more sessions: `towline drain` on {host}, from {address}, asked for it as tenant {tenant}"
+            );
+        }
+        self.drain();
+        self.ends_when_empty.store(true, Ordering::Release);
+        if let (Some(audit), true) = (&self.audit, is_told) {
+            audit.tell(&Event::ServerDrained {
+                by_tenant: tenant,
+                by_host: host,
+                by_pid: by.hello.pid,
+                by_address: address,
+            });
+        }
+        Ok(())
     }
 }
 
