@@ -27,7 +27,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(15);
 type Then = Box<dyn FnOnce(Option<Arc<PeerLane>>) + Send>;
 
 /// A server's wish that a session leaves it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// For a folder of this machine.
     Checkpoint(String),
@@ -51,6 +51,10 @@ struct Moving {
     mover: Option<Mover>,
     /// The server's number of the session, and its wish, while it moves.
     session: Option<(u64, Wish)>,
+    /// The connection that the wish came on, or came again on.
+    link: u64,
+    /// The reason why it stays, for a server that asks again: its wish came on a connection before.
+    untold: Option<((u64, Wish), String)>,
     /// It is with another server.
     has_left: bool,
 }
@@ -72,6 +76,8 @@ pub(crate) struct Control {
 struct Answers {
     /// The connection to ask on; sending happens under the same lock. `None` once the session is over: not even a descriptor is left.
     connection: Option<Arc<dyn Connection>>,
+    /// Counts connections.
+    link: u64,
     /// By lane.
     waiting: HashMap<u64, Sender<Message>>,
     ended: bool,
@@ -134,6 +140,7 @@ impl Control {
             peers: peers.iter().filter_map(|peer| peer.parse().ok()).collect(),
             answers: Mutex::new(Answers {
                 connection: Some(connection),
+                link: 0,
                 waiting: HashMap::new(),
                 ended: false,
             }),
@@ -146,6 +153,7 @@ impl Control {
     pub(crate) fn goes_on(&self, connection: Arc<dyn Connection>) {
         let mut answers = lock(&self.answers);
         answers.connection = Some(connection);
+        answers.link += 1;
         answers.waiting.clear();
     }
 
@@ -186,8 +194,16 @@ impl Control {
                 drop(moving);
                 return self.answer_move(session_id, &wish, Ok(()));
             }
+            moving.link = lock(&self.answers).link;
             if moving.session.is_some() {
                 return;
+            }
+            let untold = moving.untold.take();
+            if let Some((_, reason)) =
+                untold.filter(|(asked, _)| *asked == (session_id, wish.clone()))
+            {
+                drop(moving);
+                return self.answer_move(session_id, &wish, Err(reason));
             }
             moving.session = Some((session_id, wish.clone()));
         }
@@ -217,9 +233,14 @@ impl Control {
     }
 
     fn stay(&self, reason: String) {
-        let asked = lock(&self.moving).session.take();
-        if let Some((session_id, wish)) = asked {
-            self.answer_move(session_id, &wish, Err(reason));
+        let mut moving = lock(&self.moving);
+        let Some((session_id, wish)) = moving.session.take() else {
+            return;
+        };
+        let outcome = Err(reason.clone());
+        // A server whose client is back asks again before it listens, and takes one answer.
+        if !self.answer_on(Some(moving.link), session_id, &wish, outcome) {
+            moving.untold = Some(((session_id, wish), reason));
         }
     }
 
@@ -250,6 +271,17 @@ impl Control {
     }
 
     fn answer_move(&self, session_id: u64, wish: &Wish, outcome: Result<(), String>) {
+        self.answer_on(None, session_id, wish, outcome);
+    }
+
+    /// As [`Self::answer_move`], unless the connection is another one than `link`.
+    fn answer_on(
+        &self,
+        link: Option<u64>,
+        session_id: u64,
+        wish: &Wish,
+        outcome: Result<(), String>,
+    ) -> bool {
         let message = match wish {
             Wish::Checkpoint(_) => Message::SessionCheckpointed(SessionCheckpointed {
                 session_id,
@@ -262,10 +294,14 @@ impl Control {
         };
         let message = message.encode();
         // A server that does not hear it asks again when the connection is back.
-        let sent = lock(&self.answers).send(&message);
-        if let Err(error) = sent {
+        let answers = lock(&self.answers);
+        if link.is_some_and(|link| link != answers.link) {
+            return false;
+        }
+        if let Err(error) = answers.send(&message) {
             log::debug!("{}: {error}", self.server);
         }
+        true
     }
 
     /// Asks whether the server is there; any message of it is the answer.
@@ -547,6 +583,36 @@ mod tests {
         let (control, server) = control("gpu1:7140", &[]);
         control.heard(wish("gpu2:7140"));
         control.let_move(|_, _| Err("not now".into()));
+        assert_eq!(said(&*server), answer(Err("not now".into())));
+    }
+
+    #[test]
+    fn wish_repeated_after_a_cut_gets_one_answer() {
+        let (control, _cut) = control("gpu1:7140", &[]);
+        let (go, wait) = channel();
+        let wait = Mutex::new(wait);
+        control.let_move(move |_, _| {
+            lock(&wait).recv().unwrap();
+            Err("not now".into())
+        });
+        control.heard(wish("gpu2:7140"));
+        let transport = MemoryTransport::new();
+        let address: Address = "memory://again".parse().unwrap();
+        let listener = transport.listen(&address).unwrap();
+        let options = ConnectOptions::default();
+        control.goes_on(transport.connect(&address, &options).unwrap());
+        let server = listener.accept().unwrap();
+        go.send(()).unwrap();
+        while lock(&control.moving).session.is_some() {
+            std::thread::yield_now();
+        }
+        control.heard(wish("gpu2:7140"));
+        assert_eq!(said(&*server), answer(Err("not now".into())));
+        assert_eq!(server.try_recv(&mut [0]).unwrap(), None);
+        assert!(lock(&control.moving).session.is_none());
+        // The next one is a wish of its own.
+        go.send(()).unwrap();
+        control.heard(wish("gpu2:7140"));
         assert_eq!(said(&*server), answer(Err("not now".into())));
     }
 
