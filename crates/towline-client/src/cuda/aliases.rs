@@ -7,6 +7,7 @@
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_wire::cuda::graph::{Graph, Place, Work};
+use towline_wire::cuda::texture_reference as setting;
 
 /// Addresses of one variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,13 @@ impl Aliases {
         changed
     }
 
+    /// Six words of each operation, the second an address.
+    fn in_operations(&self, words: &mut [u64]) {
+        for [_, address, ..] in words.as_chunks_mut::<6>().0 {
+            *address = self.at(*address);
+        }
+    }
+
     fn in_graph(&self, graph: &mut Graph) {
         for node in &mut graph.nodes {
             match &mut node.work {
@@ -59,6 +67,7 @@ impl Aliases {
                     }
                 }
                 Work::Fill(fill) => fill.address = self.at(fill.address),
+                Work::Operations { words, .. } => self.in_operations(words),
                 Work::Conditional { bodies, .. } => {
                     bodies.iter_mut().for_each(|body| self.in_graph(body));
                 }
@@ -140,7 +149,43 @@ impl Aliases {
             copy.destination = self.at(copy.destination);
             return written(&copy);
         }
-        self.changed_graph(id, body)
+        if let Some(mut map) = read::<wire::TensorMap<'_>>(id, body) {
+            map.address = self.at(map.address);
+            return written(&map);
+        }
+        self.changed_words(id, body)
+            .or_else(|| self.changed_graph(id, body))
+    }
+
+    /// Requests with addresses among words.
+    fn changed_words(&self, id: u16, body: &[u8]) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        if id == <wire::StreamOperations<'_> as Request<'_>>::ID {
+            let mut request = wire::StreamOperations::decode(body).ok()?;
+            let mut words: Vec<u64> = request.operations.iter().collect();
+            self.in_operations(&mut words);
+            request.operations = wire::List::Values(&words);
+            request.encode(&mut out);
+        } else if id == <wire::TextureCreate<'_> as Request<'_>>::ID {
+            let mut request = wire::TextureCreate::decode(body).ok()?;
+            let mut words: Vec<u64> = request.resource.iter().collect();
+            self.in_word(&mut words, 1);
+            request.resource = wire::List::Values(&words);
+            request.encode(&mut out);
+        } else if id == <wire::TextureReferenceSet<'_> as Request<'_>>::ID {
+            let mut request = wire::TextureReferenceSet::decode(body).ok()?;
+            let mut words: Vec<u64> = request.words.iter().collect();
+            self.in_word(&mut words, address_at(request.setting)?);
+            request.words = wire::List::Values(&words);
+            request.encode(&mut out);
+        }
+        (!out.is_empty()).then_some(out)
+    }
+
+    fn in_word(&self, words: &mut [u64], at: usize) {
+        if let Some(word) = words.get_mut(at) {
+            *word = self.at(*word);
+        }
     }
 
     fn changed_graph(&self, id: u16, body: &[u8]) -> Option<Vec<u8>> {
@@ -167,6 +212,15 @@ impl Aliases {
             return Some(out);
         }
         None
+    }
+}
+
+/// The word with the address in a setting of a texture reference.
+pub(super) fn address_at(which: u32) -> Option<usize> {
+    match which {
+        setting::ADDRESS => Some(0),
+        setting::ADDRESS_2D | setting::ADDRESS_2D_UNALIGNED => Some(4),
+        _ => None,
     }
 }
 
@@ -241,6 +295,52 @@ mod tests {
         let changed = aliases().in_parameters(&params);
         assert_eq!(changed[..8], 0x9000_u64.to_le_bytes());
         assert_eq!(changed[8..], params[8..]);
+    }
+
+    #[test]
+    fn addresses_among_words_are_changed() {
+        let words = [1, 0x1008, 5, 0, 0, 0, 2, 0x1040, 6, 0, 0, 0];
+        let changed = [1, 0x9008, 5, 0, 0, 0, 2, 0x1040, 6, 0, 0, 0];
+        let operations = wire::StreamOperations {
+            stream: wire::StreamHandle(0),
+            flags: 0,
+            words: 12,
+            operations: wire::List::Values(&words),
+        };
+        let id = <wire::StreamOperations<'_> as Request<'_>>::ID;
+        let body = aliases().changed(id, &encoded(&operations));
+        let body = body.expect("it has one");
+        let there = wire::StreamOperations::decode(&body).expect("it is one");
+        assert_eq!(there.operations.iter().collect::<Vec<_>>(), changed);
+        let mut graph = Graph::default();
+        graph.nodes.push(towline_wire::cuda::graph::Node {
+            number: 1,
+            work: Work::Operations {
+                context: 0,
+                flags: 0,
+                words: words.to_vec(),
+            },
+        });
+        aliases().in_graph(&mut graph);
+        let is_changed =
+            matches!(&graph.nodes[0].work, Work::Operations { words, .. } if *words == changed);
+        assert!(is_changed);
+        let set = |which, words: &[u64; 6]| {
+            let set = wire::TextureReferenceSet {
+                reference: wire::TexrefHandle(1),
+                setting: which,
+                array: wire::ArrayHandle(0),
+                mipmap: wire::MipmappedArrayHandle(0),
+                words: wire::List::Values(words),
+            };
+            let id = <wire::TextureReferenceSet<'_> as Request<'_>>::ID;
+            let body = aliases().changed(id, &encoded(&set))?;
+            let there = wire::TextureReferenceSet::decode(&body).ok()?;
+            Some(there.words.iter().collect::<Vec<_>>())
+        };
+        let bound = set(setting::ADDRESS_2D, &[8, 8, 1, 1, 0x1000, 64]);
+        assert_eq!(bound, Some(vec![8, 8, 1, 1, 0x9000, 64]));
+        assert_eq!(set(setting::FORMAT, &[0x1000, 0, 0, 0, 0, 0]), None);
     }
 
     #[test]

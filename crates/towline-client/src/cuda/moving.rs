@@ -221,8 +221,7 @@ impl Session {
         // Numbers given there from now on are those of nothing here.
         fresh.link().count_from(link.minted());
         let rested = Instant::now();
-        let aliases = self.make_all(&fresh, &ahead)?;
-        fresh.set_aliases(aliases);
+        self.make_all(&fresh, &ahead)?;
         owner.remake(self, &MovedTo { fresh: &fresh })?;
         fresh.accepted()?;
         let made = Instant::now();
@@ -528,9 +527,9 @@ impl Session {
         Ok(())
     }
 
-    /// Makes everything that has a recipe, in three steps: what memory is made in, memory, and what reads it. Gives the variables that lie
-    /// elsewhere than the program was told.
-    fn make_all(&self, fresh: &Self, ahead: &Ahead) -> Result<Vec<Alias>, RebuildError> {
+    /// Makes everything that has a recipe, in three steps: what memory is made in, memory, and what reads it. Variables that lie elsewhere
+    /// than the program was told are known to `fresh` then.
+    fn make_all(&self, fresh: &Self, ahead: &Ahead) -> Result<(), RebuildError> {
         let known = self.recipes.lock();
         let is_numbered =
             |recipe: &Recipe| matches!(recipe.key, Key::Texture(..) | Key::Surface(..));
@@ -560,16 +559,17 @@ impl Session {
             posted.map_err(|status| fresh.refused("physical memory", status))?;
         }
         self.place_memory(fresh, &known, &spans)?;
+        for alias in &aliases {
+            self.keep_free(fresh, alias, &spans)?;
+        }
+        // Those that come now may name variables.
+        fresh.set_aliases(aliases);
         let late = known.in_order().filter(|recipe| is_late(recipe));
         let (numbered, others): (Vec<_>, Vec<_>) = late.partition(|recipe| is_numbered(recipe));
         for recipe in others {
             self.make(fresh, recipe, |_| None, &spans)?;
         }
-        make_numbered(fresh, numbered)?;
-        for alias in &aliases {
-            self.keep_free(fresh, alias, &spans)?;
-        }
-        Ok(aliases)
+        make_numbered(fresh, numbered)
     }
 
     /// Asks where a variable lies there that lies here where the program was told; where that is elsewhere.
@@ -659,7 +659,9 @@ impl Session {
             let posted = fresh.post_raw(actor, recipe.request, &recipe.body);
             return posted.map_err(|status| fresh.refused(what, status));
         }
-        let answer = fresh.ask_raw(actor, recipe.request, &recipe.body);
+        let changed = fresh.changed(recipe.request, &recipe.body);
+        let body = changed.as_deref().unwrap_or(&recipe.body);
+        let answer = fresh.ask_raw(actor, recipe.request, body);
         let answer = answer.map_err(|status| fresh.refused(what, status))?;
         if answer.status != 0 {
             return Err(fresh.refused(what, answer.status));
@@ -810,9 +812,11 @@ fn make_numbered(fresh: &Session, mut recipes: Vec<&Recipe>) -> Result<(), Rebui
     let mut fillers: HashMap<(u64, u64), &Recipe> = HashMap::new();
     for recipe in recipes {
         let (actor, wanted) = (in_context(recipe.context), number(recipe));
+        let changed = fresh.changed(recipe.request, &recipe.body);
+        let body = changed.as_deref().unwrap_or(&recipe.body);
         loop {
             let refused = |status| fresh.refused("a texture or surface", status);
-            let answer = fresh.ask_raw(actor, recipe.request, &recipe.body);
+            let answer = fresh.ask_raw(actor, recipe.request, body);
             let answer = answer.map_err(refused)?;
             if answer.status != 0 {
                 return Err(refused(answer.status));

@@ -152,8 +152,7 @@ impl Session {
         fresh.unused()?;
         let ahead = self.make_ahead(&fresh, owner)?;
         fresh.link().count_from(self.link().minted());
-        let aliases = self.make_all(&fresh, &ahead)?;
-        fresh.set_aliases(aliases);
+        self.make_all(&fresh, &ahead)?;
         owner.remake(self, &MovedTo { fresh: &fresh })?;
         fresh.accepted()?;
         fresh.read_contents(reader)?;
