@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_wire::cuda::texture_reference as setting;
+
+use super::aliases::address_at;
 
 /// Device code that a server was sent.
 pub enum KeptImage {
@@ -188,6 +191,8 @@ pub(super) struct Known {
     /// Number of the newest recipe when the request was made: an end of something at an address ends older ones alone, for the address may
     /// have been given out again since.
     before: u64,
+    /// A texture or surface reference has been bound.
+    is_bound: bool,
     /// Runs of functions' numbers: how many, and the module or library.
     runs: BTreeMap<u64, (u64, u64)>,
     images: HashMap<u64, Arc<KeptImage>>,
@@ -342,6 +347,7 @@ impl Known {
 
     /// Ends what is mapped within these addresses, and what may be done with them.
     fn unmap(&mut self, start: u64, size: u64) {
+        self.unbind_memory(start, size);
         let (range, before) = (start..start.saturating_add(size), self.before);
         self.end_if(|number, recipe| match recipe.key {
             Key::Mapped(at) => number < before && range.contains(&at),
@@ -354,6 +360,49 @@ impl Known {
                 self.end(Key::Physical(memory));
             }
         }
+    }
+
+    /// Bytes of the allocation at an address.
+    fn size_at(&self, address: u64) -> u64 {
+        let numbers = self.by_key.get(&Key::Memory(address)).into_iter().flatten();
+        let numbers = numbers.filter(|number| **number < self.before);
+        let sizes = numbers.filter_map(|number| {
+            let recipe = self.recipes.get(number)?;
+            let alone = recipe.read::<wire::MemoryAlloc>().map(|made| made.size);
+            alone.or(recipe.read::<wire::PoolAlloc>().map(|made| made.size))
+        });
+        sizes.max().unwrap_or(0)
+    }
+
+    /// Texture references do not read these addresses any more.
+    fn unbind_memory(&mut self, start: u64, size: u64) {
+        if !self.is_bound {
+            return;
+        }
+        let before = self.before;
+        self.end_if(|number, recipe| {
+            let address = recipe
+                .read::<wire::TextureReferenceSet<'_>>()
+                .and_then(|set| set.words.iter().nth(address_at(set.setting)?));
+            number < before && address.is_some_and(|address| address.wrapping_sub(start) < size)
+        });
+    }
+
+    /// References do not stand for an array any more, nor for a plane or level of it.
+    fn unbind_array(&mut self, array: u64) {
+        if !self.is_bound {
+            return;
+        }
+        let numbers = self.by_key.get(&Key::Object(array)).into_iter().flatten();
+        let parts = numbers.filter_map(|number| Some(self.recipes.get(number)?.slot));
+        let arrays: Vec<u64> = parts.chain([array]).filter(|part| *part != 0).collect();
+        self.end_if(|_, recipe| {
+            let texture = recipe.read::<wire::TextureReferenceSet<'_>>();
+            let texture = texture.map(|set| set.array.0 | set.mipmap.0);
+            let surface = recipe.read::<wire::SurfRefSetArray>();
+            let bound = texture.or(surface.map(|set| set.hArray.0));
+            bound.is_some_and(|bound| arrays.contains(&bound))
+        });
     }
 
     /// Bytes that are mapped from an address on at once.
@@ -646,6 +695,8 @@ impl Known {
         let freed = recipe.read::<wire::MemoryFree>().map(|freed| freed.address);
         let freed = freed.or(recipe.read::<wire::PoolFree>().map(|freed| freed.address));
         if let Some(address) = freed {
+            let size = self.size_at(address);
+            self.unbind_memory(address, size);
             return self.end_at(Key::Memory(address));
         }
         let pool = recipe.read::<wire::PoolCreate>().map(|made| made.pool.0);
@@ -735,9 +786,11 @@ impl Known {
             return self.keep(object(recipe, whole, level));
         }
         if let Some(ended) = recipe.read::<wire::ArrayDestroy>() {
+            self.unbind_array(ended.hArray.0);
             return self.end_object(ended.hArray.0);
         }
         if let Some(ended) = recipe.read::<wire::MipmappedArrayDestroy>() {
+            self.unbind_array(ended.hMipmappedArray.0);
             return self.end_object(ended.hMipmappedArray.0);
         }
         self.note_textures(recipe);
@@ -775,17 +828,17 @@ impl Known {
             return self.end_object(ended.hTexRef.0);
         }
         if let Some(set) = recipe.read::<wire::TextureReferenceSet<'_>>() {
-            let (reference, slot) = (Key::Object(set.reference.0), set.setting.into());
-            let first = set.words.iter().next().unwrap_or(0);
-            // Some settings have an index, their first word.
-            let slot: u64 = slot;
+            let reference = Key::Object(set.reference.0);
+            let slot = setting_slot(&set);
+            self.is_bound |= slot == BINDING;
             return self.set(Recipe {
-                slot: slot << 32 | first & 0xffff,
+                slot,
                 ..keyed(recipe, reference)
             });
         }
         if let Some(set) = recipe.read::<wire::SurfRefSetArray>() {
             let reference = Key::Object(set.hSurfRef.0);
+            self.is_bound = true;
             return self.set(keyed(recipe, reference));
         }
         self.note_graphs(recipe);
@@ -809,6 +862,26 @@ impl Known {
             return self.end_object(ended.graph.0);
         }
         self.obstacle = Some("it shares memory or events with other programs, or has done so");
+    }
+}
+
+/// The slot of what a texture reference reads.
+const BINDING: u64 = 0;
+
+/// Tells settings of a texture reference apart: one is in force of those that bind it, and one of each dimension's modes.
+fn setting_slot(set: &wire::TextureReferenceSet<'_>) -> u64 {
+    let first = set.words.iter().next().unwrap_or(0);
+    let index = match set.setting {
+        setting::ADDRESS_MODE => first & 0xffff,
+        _ => 0,
+    };
+    match set.setting {
+        setting::ARRAY
+        | setting::MIPMAP
+        | setting::ADDRESS
+        | setting::ADDRESS_2D
+        | setting::ADDRESS_2D_UNALIGNED => BINDING,
+        other => u64::from(other) << 32 | index,
     }
 }
 
@@ -1270,6 +1343,49 @@ mod tests {
             (count(&recipes), recipes.lock().image(5).is_none()),
             (0, true)
         );
+    }
+
+    #[test]
+    fn last_binding_of_a_reference_is_kept() {
+        let recipes = Recipes::default();
+        let array = wire::Array3DCreateV2 {
+            pHandle: wire::ArrayHandle(8),
+            pAllocateArray: CUDA_ARRAY3D_DESCRIPTOR {
+                Width: 8,
+                Height: 0,
+                Depth: 0,
+                Format: 1,
+                NumChannels: 1,
+                Flags: 0,
+            }
+            .into(),
+        };
+        ask(&recipes, 1, &array, &|_| {});
+        let bind = |array, which, first| {
+            let set = wire::TextureReferenceSet {
+                reference: wire::TexrefHandle(5),
+                setting: which,
+                array: wire::ArrayHandle(array),
+                mipmap: wire::MipmappedArrayHandle(0),
+                words: wire::List::Values(&[first, 64, 0, 0, 0, 0]),
+            };
+            ask(&recipes, 1, &set, &|_| {});
+        };
+        allocated(&recipes, 1, 0x1000);
+        bind(0, setting::ADDRESS, 0x1000);
+        bind(8, setting::ARRAY, 1);
+        bind(0, setting::ADDRESS_MODE, 0);
+        bind(0, setting::ADDRESS_MODE, 1);
+        assert_eq!(count(&recipes), 5);
+        let destroyed = wire::ArrayDestroy {
+            hArray: wire::ArrayHandle(8),
+        };
+        post(&recipes, 1, &destroyed);
+        assert_eq!(count(&recipes), 3);
+        bind(0, setting::ADDRESS, 0x1000);
+        let freed = wire::MemoryFree { address: 0x1000 };
+        ask(&recipes, 1, &freed, &|_| {});
+        assert_eq!(count(&recipes), 2);
     }
 
     #[test]
