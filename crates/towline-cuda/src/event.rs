@@ -38,7 +38,7 @@ struct Recording {
     /// It has passed: a wait has told so, which may be before the server tells under the number.
     passed: bool,
     /// Milliseconds between it and the recording that stands for it on the server that the session has moved to.
-    before: f32,
+    before: f64,
 }
 
 impl Recording {
@@ -91,13 +91,13 @@ impl Recorded {
     }
 
     /// The session has moved: what stands for the last recording there came so many milliseconds later.
-    pub(crate) fn moved(&self, later: f32) {
+    pub(crate) fn moved(&self, later: f64) {
         if let Some(recording) = &mut *lock(&self.last) {
             recording.before += later;
         }
     }
 
-    fn before(&self) -> f32 {
+    fn before(&self) -> f64 {
         lock(&self.last).map_or(0.0, |recording| recording.before)
     }
 
@@ -283,7 +283,7 @@ impl Driver {
         })?;
         let reply = wire::EventElapsedTimeV2Reply::decode(&body).map_err(|_| acting.malformed())?;
         let told = reply.pMilliseconds.ok_or_else(|| acting.malformed())?;
-        Ok(told + first.before() - second.before())
+        Ok((f64::from(told) + (first.before() - second.before())) as f32)
     }
 
     pub(crate) fn expect_uncaptured(

@@ -41,7 +41,7 @@ struct Mover {
     /// Events that tell the time of their recordings, by their contexts, as they were when the device came to rest.
     times: Mutex<HashMap<u64, Times>>,
     /// Milliseconds by which what stands for recordings on the other server is later than they were, by the events' numbers.
-    later: Mutex<HashMap<u64, f32>>,
+    later: Mutex<HashMap<u64, f64>>,
 }
 
 impl Mover {
@@ -159,11 +159,12 @@ impl Owner for Mover {
         let mut later = lock(&self.later);
         later.clear();
         for (&context, here) in &*lock(&self.times) {
-            let events = here.since.iter().map(|(event, _)| *event).collect();
+            let events = here.since.keys().copied().collect();
             let there = times_of(there.session(), context, events)?;
-            let between = there.told.duration_since(here.told).as_secs_f32() * 1e3;
-            for ((event, before), (_, after)) in here.since.iter().zip(there.since) {
-                later.insert(*event, before + between - after);
+            let between = there.told.duration_since(here.told).as_secs_f64() * 1e3;
+            for (event, after) in there.since {
+                let before = here.since.get(&event).copied().unwrap_or_default();
+                later.insert(event, before + between - after);
             }
         }
         Ok(())
@@ -211,7 +212,7 @@ impl Owner for Mover {
 /// The times of events of a context.
 struct Times {
     /// Milliseconds since their last recordings, by the events' numbers.
-    since: Vec<(u64, f32)>,
+    since: HashMap<u64, f64>,
     /// The moment that they are counted to.
     told: Instant,
 }
@@ -242,21 +243,69 @@ fn ask_for_times(session: &Session, context: u64, events: Vec<u64>) -> Result<Ti
     )?;
     session.call(actor, "rebuild", &wire::SynchronizeEvent { event: now })?;
     let told = Instant::now();
-    let questions: Vec<_> = events
-        .iter()
-        .map(|event| wire::EventElapsedTimeV2 {
-            hStart: wire::EventHandle(*event),
-            hEnd: now,
-        })
+    let to_now: Vec<_> = events.into_iter().map(|event| (event, now.0)).collect();
+    let mut coarse: Vec<_> = times_between(session, actor, &to_now)?
+        .into_iter()
+        .zip(to_now)
+        .map(|(time, (event, _))| (event, time.unwrap_or_default()))
         .collect();
-    let answers = session.measure(actor, &questions);
+    // A long time is told coarsely: what lies between neighbours is asked for, too.
+    coarse.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+    let gaps: Vec<_> = coarse
+        .windows(2)
+        .filter_map(|pair| Some((pair.last()?.0, pair.first()?.0)))
+        .collect();
+    let gaps = times_between(session, actor, &gaps)?;
     session.post(actor, &wire::EventDestroyV2 { hEvent: now })?;
-    let since = events.into_iter().zip(answers).map(|(event, answer)| {
-        let answer = answer?;
-        let reply = wire::EventElapsedTimeV2Reply::decode(&answer.body);
-        let time = reply.ok().and_then(|reply| reply.pMilliseconds);
-        Ok((event, time.unwrap_or(0.0)))
-    });
-    let since = since.collect::<Result<_, CUresult>>()?;
+    let since = added_up(&coarse, &gaps);
     Ok(Times { since, told })
+}
+
+/// Milliseconds between two events each, where that is told.
+fn times_between(
+    session: &Session,
+    actor: Actor,
+    pairs: &[(u64, u64)],
+) -> Result<Vec<Option<f64>>, CUresult> {
+    let question = |(start, end): &(u64, u64)| wire::EventElapsedTimeV2 {
+        hStart: wire::EventHandle(*start),
+        hEnd: wire::EventHandle(*end),
+    };
+    let questions: Vec<_> = pairs.iter().map(question).collect();
+    let answers = session.measure(actor, &questions).into_iter();
+    let told = answers.map(|answer| {
+        let answer = answer?;
+        let reply = wire::EventElapsedTimeV2Reply::decode(&answer.body).ok();
+        Ok(reply.and_then(|reply| reply.pMilliseconds).map(f64::from))
+    });
+    told.collect()
+}
+
+/// Times since recordings, from the latest on: `coarse` as they were told, `gaps` from each to the one before it in the list.
+fn added_up(coarse: &[(u64, f64)], gaps: &[Option<f64>]) -> HashMap<u64, f64> {
+    let (mut last, mut sum) = (0.0, 0.0);
+    let gaps = std::iter::once(&None).chain(gaps);
+    let times = coarse.iter().zip(gaps).map(|(&(event, time), gap)| {
+        sum += gap.unwrap_or(time - last);
+        last = time;
+        (event, sum)
+    });
+    times.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_recordings_keep_their_distance() {
+        // An hour in milliseconds, of which a number of 32 bits tells every quarter.
+        let hour = 3_600_000.0;
+        let coarse = [(3, 5.0), (2, hour), (1, hour)];
+        let times = added_up(&coarse, &[Some(hour - 5.0), Some(0.1)]);
+        assert_eq!((times[&3], times[&2]), (5.0, hour));
+        assert!((times[&1] - times[&2] - 0.1).abs() < 1e-6);
+        let times = added_up(&coarse, &[None, Some(0.1)]);
+        assert_eq!(times[&2], hour);
+    }
 }
