@@ -407,7 +407,14 @@ impl Resumable {
         old.inspect(|old| old.shutdown());
         let joined = self.join(&link);
         let mut links = lock(&self.links);
-        links.joining = None;
+        // It may be another's by now.
+        if links
+            .joining
+            .as_ref()
+            .is_some_and(|joining| Arc::ptr_eq(joining, &link))
+        {
+            links.joining = None;
+        }
         drop(links);
         if joined.is_err() {
             link.shutdown();
@@ -423,6 +430,10 @@ impl Resumable {
         let mut position = [0; 8];
         recv_exact_within(&**link, &mut position, EXCHANGE_LIMIT)?;
         let position = u64::from_le_bytes(position);
+        // The peer has had more: it has given this link up since, and comes by another.
+        if position < self.acknowledged.load(Ordering::Acquire) {
+            return Err(TransportError::Closed { peer: link.peer() });
+        }
         if position < outbound.base {
             let lacks = outbound.base - position;
             self.fail(format!(
@@ -677,9 +688,9 @@ impl Connection for Resumable {
             while !rest.is_empty() {
                 if outbound.promised == 0 {
                     outbound.trim(self);
-                    outbound.begin(self, left.min(RECORD_LIMIT), 0);
+                    outbound.begin(self, left.min(STEP), 0);
                 }
-                let (now, later) = rest.split_at(outbound.promised.min(rest.len()).min(STEP));
+                let (now, later) = rest.split_at(outbound.promised.min(rest.len()));
                 outbound.append(self, now);
                 outbound.promised -= now.len();
                 left -= now.len();
@@ -709,26 +720,26 @@ impl Connection for Resumable {
         }
         let mut taken = 0;
         let mut pushed = outbound.push();
-        if pushed.is_ok() && !outbound.is_pending() {
+        // In steps, since what the link does not take is kept in vain.
+        while taken < bytes.len() && pushed.is_ok() && !outbound.is_pending() {
+            let rest = bytes.get(taken..).unwrap_or_default();
             if outbound.promised == 0 {
                 outbound.trim(self);
-                outbound.begin(self, bytes.len().min(RECORD_LIMIT), 0);
+                outbound.begin(self, rest.len().min(STEP), 0);
             }
-            let data = bytes.get(..outbound.promised.min(bytes.len()));
-            // In steps, since what the link does not take is kept in vain.
-            for part in data.unwrap_or_default().chunks(STEP) {
-                outbound.append(self, part);
-                pushed = outbound.push();
-                // The caller comes again with the data that the link did not take.
-                let back = (outbound.end() - outbound.handed).min(part.len() as u64) as usize;
-                let kept = outbound.kept.len() - back;
-                outbound.kept.truncate(kept);
-                self.end.store(outbound.end(), Ordering::Release);
-                taken += part.len() - back;
-                outbound.promised -= part.len() - back;
-                if back > 0 {
-                    break;
-                }
+            let part = rest.get(..outbound.promised.min(rest.len()));
+            let part = part.unwrap_or_default();
+            outbound.append(self, part);
+            pushed = outbound.push();
+            // The caller comes again with the data that the link did not take.
+            let back = (outbound.end() - outbound.handed).min(part.len() as u64) as usize;
+            let kept = outbound.kept.len() - back;
+            outbound.kept.truncate(kept);
+            self.end.store(outbound.end(), Ordering::Release);
+            taken += part.len() - back;
+            outbound.promised -= part.len() - back;
+            if back > 0 {
+                break;
             }
         }
         let (generation, much) = (outbound.generation, outbound.kept.len() > KEPT_MUCH);
