@@ -72,6 +72,8 @@ struct State {
     /// A thread sleeps on the descriptors.
     watched: bool,
     looked: Instant,
+    /// The adapter has last had something, or was asked for a sign of life.
+    heard: Instant,
 }
 
 /// A slot with bytes that have not been read.
@@ -101,6 +103,7 @@ impl RdmaConnection {
             failed: None,
             watched: false,
             looked: Instant::now(),
+            heard: Instant::now(),
         };
         let stream = Stream {
             endpoint,
@@ -166,6 +169,7 @@ impl Stream {
             }
         }
         if any {
+            state.heard = Instant::now();
             self.return_credits(state);
             self.changed.notify_all();
         }
@@ -359,7 +363,10 @@ impl Stream {
         self.endpoint.disarm();
         let mut state = self.lock();
         match ready {
-            Ok(0) if left == PROBE_PERIOD => self.probe(&mut state),
+            Ok(0) if state.heard.elapsed() >= PROBE_PERIOD => {
+                state.heard = Instant::now();
+                self.probe(&mut state);
+            }
             Ok(_) if told => self.hear(&mut state),
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => state.fail(errno.to_string()),
