@@ -92,6 +92,18 @@ impl Folder {
         unlocked.map_err(|errno| self.failed("unlock the folder", errno.into()))
     }
 
+    /// Locks a file, made where it is missing, until the result is dropped; `None` where another has it.
+    pub(crate) fn lock_file(&self, name: &str) -> Result<Option<File>, CheckpointError> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.itself, name, flags, FILE_MODE);
+        let file = file.map_err(|errno| self.failed("open a file", errno.into()))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file.into())),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(errno) => Err(self.failed("lock a file", errno.into())),
+        }
+    }
+
     /// The bytes of a file of at most `limit` bytes; `None` where it is missing.
     pub fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>, CheckpointError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

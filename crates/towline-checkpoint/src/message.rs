@@ -5,6 +5,7 @@
 //!   it no server can have anything written.
 //! - `held.toml`: a program is held here ([`Held`]).
 //! - `restore.toml`: it is to go on ([`Restore`]). The program takes it away.
+//! - `restoring`: locked by who asks it to go on.
 //! - `answer.toml`: whether it does ([`Answer`]).
 
 use crate::fields::{Fields, quoted};
@@ -16,6 +17,8 @@ pub const INVITATION: &str = "invitation";
 const ENCRYPT: &[u8] = b"encrypt";
 const HELD: &str = "held.toml";
 const RESTORE: &str = "restore.toml";
+const TAKEN: &str = "restore.taken";
+const RESTORING: &str = "restoring";
 const ANSWER: &str = "answer.toml";
 /// Most bytes of such a file.
 const LIMIT: usize = 64 << 10;
@@ -113,6 +116,11 @@ impl Folder {
         self.remove(HELD).map(drop)
     }
 
+    /// Has this caller alone ask the program to go on, until the result is dropped; `None` where another does.
+    pub fn restoring(&self) -> Result<Option<std::fs::File>, CheckpointError> {
+        self.lock_file(RESTORING)
+    }
+
     /// Asks the program to go on.
     pub fn ask(&self, wish: &Restore) -> Result<(), CheckpointError> {
         self.remove(ANSWER)?;
@@ -134,16 +142,17 @@ impl Folder {
 
     /// Takes the wish, if there is one.
     pub fn take_wish(&self) -> Result<Option<Restore>, CheckpointError> {
-        if !self.has(RESTORE) {
+        // A copy of this process may want it, too.
+        if !self.rename(RESTORE, TAKEN)? {
             return Ok(None);
         }
-        let wish = self.message(RESTORE, |fields| {
+        let wish = self.message(TAKEN, |fields| {
             Some(Restore {
                 id: fields.text("id")?,
                 servers: fields.texts("servers")?,
             })
         });
-        self.remove(RESTORE)?;
+        self.remove(TAKEN)?;
         wish
     }
 
@@ -212,6 +221,10 @@ mod tests {
         folder.hold(&held).unwrap();
         assert_eq!(folder.held().unwrap(), Some(held));
         assert_eq!(folder.take_wish().unwrap(), None);
+        let alone = folder.restoring().unwrap();
+        assert!(alone.is_some() && folder.restoring().unwrap().is_none());
+        drop(alone);
+        assert!(folder.restoring().unwrap().is_some());
         let wish = Restore {
             id: "1".into(),
             servers: vec!["gpu2".into()],

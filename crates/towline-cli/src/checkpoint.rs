@@ -55,6 +55,9 @@ pub(crate) fn restore(folder: &Path, options: &RunOptions) -> anyhow::Result<Exi
         .with_context(|| format!("could not find {}", folder.display()))?;
     let servers = servers::named(&options.servers)?;
     let folder = Folder::open(&path)?;
+    let Some(alone) = folder.restoring()? else {
+        bail!("another command restores {} now", path.display());
+    };
     let Some(held) = folder.held()? else {
         bail!("no program is held for {}", path.display());
     };
@@ -74,6 +77,8 @@ pub(crate) fn restore(folder: &Path, options: &RunOptions) -> anyhow::Result<Exi
     if answered.is_err() {
         folder.take_back()?;
     }
+    // The program may be held again while this waits for its end.
+    drop(alone);
     match answered?.outcome {
         Ok(server) => eprintln!("towline: {} goes on with {server}", held.program),
         Err(reason) => bail!("{} is still held: {reason}", held.program),
