@@ -43,28 +43,25 @@ impl BoxAt {
     }
 }
 
-/// Whether two boxes of one buffer overlap: `CL_MEM_COPY_OVERLAP` of `clEnqueueCopyBufferRect`.
-pub(crate) fn boxes_overlap(from: &BoxAt, to: &BoxAt, region: &[usize]) -> bool {
-    if from.row_pitch != to.row_pitch || from.slice_pitch != to.slice_pitch {
-        return from.first < to.end && to.first < from.end;
+/// Whether two boxes of one buffer with equal pitches overlap: `CL_MEM_COPY_OVERLAP` as OpenCL's appendix has it. A box's `base` is where
+/// its sub-buffer begins.
+pub(crate) fn boxes_overlap(
+    (from, from_base): (&BoxAt, usize),
+    (to, to_base): (&BoxAt, usize),
+    region: &[usize],
+) -> bool {
+    let (here, there) = (from_base + from.first, to_base + to.first);
+    if to_base + to.end <= here || from_base + from.end <= there {
+        return false;
     }
-    // With equal pitches the boxes are where their distance, taken apart into slices, rows and bytes, is inside the region.
-    let (low, high) = if from.first < to.first {
-        (from.first, to.first)
-    } else {
-        (to.first, from.first)
+    // Lines of one fit between those of the other, or slices do.
+    let between = |len: usize, pitch: usize| {
+        let (a, b) = (here % pitch, there % pitch);
+        let fits = |a: usize, b: usize| b >= a + len && b + len <= a + pitch;
+        fits(a, b) || fits(b, a)
     };
-    let distance = high - low;
-    let x = low % from.row_pitch;
-    let y = (low % from.slice_pitch) / from.row_pitch;
-    let z = low / from.slice_pitch;
-    let other = (
-        (low + distance) % from.row_pitch,
-        ((low + distance) % from.slice_pitch) / from.row_pitch,
-        (low + distance) / from.slice_pitch,
-    );
-    let near = |a: usize, b: usize, len: usize| a.abs_diff(b) < len;
-    near(x, other.0, region[0]) && near(y, other.1, region[1]) && near(z, other.2, region[2])
+    let slice = (region[1] - 1) * from.row_pitch + region[0];
+    !between(region[0], from.row_pitch) && !between(slice, from.slice_pitch)
 }
 
 #[cfg(test)]
@@ -92,7 +89,17 @@ mod tests {
     fn boxes_side_by_side_do_not_overlap() {
         let region = [4, 4, 1];
         let at = |x| BoxAt::new(&[x, 0, 0], &region, 16, 0).expect("valid");
-        assert!(!boxes_overlap(&at(0), &at(4), &region));
-        assert!(boxes_overlap(&at(0), &at(3), &region));
+        assert!(!boxes_overlap((&at(0), 0), (&at(4), 0), &region));
+        assert!(boxes_overlap((&at(0), 0), (&at(3), 0), &region));
+        assert!(!boxes_overlap((&at(0), 4), (&at(0), 0), &region));
+        assert!(boxes_overlap((&at(0), 3), (&at(0), 0), &region));
+    }
+
+    #[test]
+    fn row_beyond_its_pitch_overlaps_the_next() {
+        let region = [4, 1, 1];
+        let at = |x, y| BoxAt::new(&[x, y, 0], &region, 16, 0).expect("valid");
+        assert!(boxes_overlap((&at(14, 0), 0), (&at(0, 1), 0), &region));
+        assert!(!boxes_overlap((&at(12, 0), 0), (&at(0, 1), 0), &region));
     }
 }

@@ -171,7 +171,9 @@ pub(crate) fn enqueue_transfer(
             false => status,
         }
     };
-    let shows = || waits.0 > 0 || !queue.in_order() || queue.shows_open();
+    // Commands enqueued before this one may wait for a user event, which the application then sets knowing that the data was written.
+    let shows =
+        || waits.0 > 0 || !queue.in_order() || queue.context.awaits_user() || queue.shows_open();
     let is_seen = event.wanted() || (writes && shows());
     if !is_seen {
         enqueue(queue, waits, event, command, uses, run).map_err(failed)?;

@@ -113,6 +113,11 @@ impl Object for Context {
 }
 
 impl Context {
+    /// Whether the application has user events that it has not set.
+    pub(crate) fn awaits_user(&self) -> bool {
+        self.open_user_events.load(Ordering::Acquire) > 0
+    }
+
     /// Whether all devices are behind one provider, so that nothing ever has to move.
     #[inline]
     pub(crate) fn single(&self) -> bool {

@@ -351,6 +351,10 @@ impl EventCalls for Platform {
     unsafe fn clCreateUserEvent(&self, context: cl_context) -> Result<cl_event, cl_int> {
         let context = get::<Context>(context)?;
         context.open_user_events.fetch_add(1, Ordering::AcqRel);
+        // After the count, so that each write is met here or counts the event itself.
+        for part in &context.parts {
+            part.user_event_counted();
+        }
         Ref::new(Event {
             context,
             queue: None,

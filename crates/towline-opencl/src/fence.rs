@@ -58,30 +58,45 @@ impl Fences {
 }
 
 impl Part {
-    /// Notes a new queue. Its commands come after the writes of the others; with `may_fence` unset, commands of those may wait for what the
-    /// application does next, and a fence would be behind them.
-    pub(crate) fn queue_opened(&self, queue: Shared<_cl_command_queue>, may_fence: bool) {
+    /// Notes a new queue. Its commands come after the writes of the others.
+    pub(crate) fn queue_opened(&self, queue: Shared<_cl_command_queue>) {
         let mut known = self.fences.known();
-        for at in 0..known.queues.len() {
-            let (other, wrote) = known.queues[at];
-            if wrote && may_fence {
-                self.leave_fence(&mut known, other);
-                known.queues[at].1 = false;
-            }
-        }
+        self.leave_fences(&mut known);
         known.queues.push((queue, false));
     }
 
-    /// Notes the end of a queue.
+    /// Notes the end of a queue, whose writes stay before what comes after.
     pub(crate) fn queue_closed(&self, queue: Shared<_cl_command_queue>) {
         let mut known = self.fences.known();
+        if known
+            .queues
+            .iter()
+            .any(|(own, wrote)| *wrote && own.0 == queue.0)
+        {
+            self.leave_fence(&mut known, queue);
+        }
         known.queues.retain(|(own, _)| own.0 != queue.0);
+    }
+
+    /// Notes that commands may wait for the application from now on: a fence behind such a command would come too late.
+    pub(crate) fn user_event_counted(&self) {
+        self.leave_fences(&mut self.fences.known());
+    }
+
+    fn leave_fences(&self, known: &mut Known) {
+        for at in 0..known.queues.len() {
+            let (queue, wrote) = known.queues[at];
+            if wrote {
+                self.leave_fence(known, queue);
+                known.queues[at].1 = false;
+            }
+        }
     }
 
     /// Notes a write of an in-order queue that has returned and may not be complete.
     pub(crate) fn wrote(&self, queue: &Queue) {
         let mut known = self.fences.known();
-        if known.queues.len() > 1 {
+        if known.queues.len() > 1 || queue.context.awaits_user() {
             return self.leave_fence(&mut known, queue.raw);
         }
         for (_, wrote) in &mut known.queues {

@@ -1,7 +1,6 @@
 //! Command queues. Order inside a queue is kept by its provider.
 
 use std::ffi::c_void;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use towline_backend::opencl::*;
@@ -222,8 +221,7 @@ fn open(
     })?
     .publish();
     if wanted.properties & CL_QUEUE_ON_DEVICE == 0 {
-        let may_fence = context.open_user_events.load(Ordering::Acquire) == 0;
-        owner.queue_opened(Shared(raw), may_fence);
+        owner.queue_opened(Shared(raw));
     }
     if default {
         set_default(&context, &device, queue);

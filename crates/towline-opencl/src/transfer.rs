@@ -405,6 +405,9 @@ impl TransferCalls for Platform {
         if src_offset >= from.size || dst_offset >= to.size {
             return Err(CL_INVALID_VALUE);
         }
+        if size == 0 {
+            return Err(CL_INVALID_VALUE);
+        }
         from.expect_range(src_offset, size)?;
         to.expect_range(dst_offset, size)?;
         // Sub-buffers of one buffer overlap by where they lie in it.
@@ -468,13 +471,15 @@ impl TransferCalls for Platform {
         if here.end > from.size || there.end > to.size {
             return Err(CL_INVALID_VALUE);
         }
-        if from.is(&to) {
-            if here.row_pitch != there.row_pitch || here.slice_pitch != there.slice_pitch {
-                return Err(CL_INVALID_VALUE);
-            }
-            if boxes_overlap(&here, &there, region) {
-                return Err(CL_MEM_COPY_OVERLAP);
-            }
+        let is_alike = here.row_pitch == there.row_pitch && here.slice_pitch == there.slice_pitch;
+        if from.is(&to) && !is_alike {
+            return Err(CL_INVALID_VALUE);
+        }
+        if same_root(&from, &to)
+            && is_alike
+            && boxes_overlap((&here, from.offset), (&there, to.offset), region)
+        {
+            return Err(CL_MEM_COPY_OVERLAP);
         }
         on_memory(
             &queue,

@@ -204,13 +204,47 @@ fn blocking_write_ends_commands_whose_events_show_it() {
     // An event that has ended, or that nobody holds, holds nothing up.
     let before = on.pair.remote.meter().round_trips();
     assert_eq!(on.write(queue, buffer, 2, &[], null_mut()), CL_SUCCESS);
-    let gate = on.user_event();
-    on.hold(queue, gate);
     on.fill(queue, buffer, &raw mut filled);
     ok!(cl, clReleaseEvent(filled));
     assert_eq!(on.write(queue, buffer, 2, &[], null_mut()), CL_SUCCESS);
     assert_eq!(on.pair.remote.meter().round_trips(), before);
-    on.set(gate, CL_COMPLETE);
+}
+
+#[test]
+fn blocking_write_is_complete_before_a_user_event() {
+    let on = OnNull::new();
+    let cl = &on.cl;
+    let (first, second, buffer) = (cl.queue(0), cl.queue(0), cl.buffer(4));
+    let (gate, behind) = (on.user_event(), on.user_event());
+    on.hold(second, behind);
+    on.hold(first, gate);
+    let (platform, at) = (&cl.platform, gate.expose_provenance());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            let gate = std::ptr::with_exposed_provenance_mut(at);
+            // SAFETY: the event lives until the session ends.
+            unsafe { platform.clSetUserEventStatus(gate, CL_COMPLETE) };
+        });
+        assert_eq!(on.write(first, buffer, 2, &[], null_mut()), CL_SUCCESS);
+        let status: cl_int = cl.event_info(gate, CL_EVENT_COMMAND_EXECUTION_STATUS);
+        assert_eq!(status, CL_COMPLETE);
+    });
+    on.set(behind, CL_COMPLETE);
+    assert_eq!(cl.read(second, buffer, 1), [2]);
+}
+
+#[test]
+fn empty_copy_is_refused_by_its_call() {
+    let on = OnNull::new();
+    let cl = &on.cl;
+    let (queue, from, to) = (cl.queue(0), cl.buffer(4), cl.buffer(4));
+    let copied = status!(
+        cl,
+        clEnqueueCopyBuffer(queue, from, to, 0, 0, 0, 0, null(), null_mut())
+    );
+    assert_eq!(copied, CL_INVALID_VALUE);
+    assert_eq!(status!(cl, clFinish(queue)), CL_SUCCESS);
 }
 
 #[test]
@@ -259,8 +293,6 @@ fn other_queues_wait_for_a_blocking_write() {
     let cl = &on.cl;
     let (first, second) = (cl.queue(0), cl.queue(0));
     let buffer = cl.buffer_of(CL_MEM_COPY_HOST_PTR, &mut [1]);
-    let gate = on.user_event();
-    on.hold(first, gate);
     let before = on.pair.remote.meter().round_trips();
     assert_eq!(on.write(first, buffer, 2, &[], null_mut()), CL_SUCCESS);
     assert_eq!(on.pair.remote.meter().round_trips(), before);
@@ -279,9 +311,6 @@ fn other_queues_wait_for_a_blocking_write() {
             &raw mut read
         )
     );
-    ok!(cl, clFlush(second));
-    std::thread::sleep(Duration::from_millis(20));
-    on.set(gate, CL_COMPLETE);
     ok!(cl, clWaitForEvents(1, &raw const read));
     assert_eq!(value, 2);
 }
@@ -295,6 +324,11 @@ fn queue_made_later_sees_an_earlier_blocking_write() {
     assert_eq!(on.write(first, buffer, 2, &[], null_mut()), CL_SUCCESS);
     let second = cl.queue(0);
     assert_eq!(cl.read(second, buffer, 1), [2]);
+    ok!(cl, clReleaseCommandQueue(first));
+    assert_eq!(on.write(second, buffer, 3, &[], null_mut()), CL_SUCCESS);
+    ok!(cl, clReleaseCommandQueue(second));
+    let _open = on.user_event();
+    assert_eq!(cl.read(cl.queue(0), buffer, 1), [3]);
 }
 
 #[test]
