@@ -245,13 +245,20 @@ impl Drop for Program {
                 .unwrap_or_else(PoisonError::into_inner),
         );
         for (function, user_data) in releases.into_iter().rev() {
-            notify(function, handle, user_data);
+            notify(function, handle, user_data, None);
         }
     }
 }
 
-fn notify(function: ProgramFn, program: Shared<_cl_program>, user_data: Shared<c_void>) {
+/// Calls the function back; `kept` lives until then.
+fn notify(
+    function: ProgramFn,
+    program: Shared<_cl_program>,
+    user_data: Shared<c_void>,
+    kept: Option<Ref<Program>>,
+) {
     CALLBACKS.run(move || {
+        let _kept = kept;
         let (program, user_data) = (program, user_data);
         // SAFETY: the application registered the function with this data for this program.
         unsafe { function(program.0, user_data.0) };
@@ -639,7 +646,8 @@ impl ProgramCalls for Platform {
             // The outcome is found in the build's status.
             let _ = link(&program, &inputs, &options);
             drop(building);
-            notify(function, Shared(program.handle()), user_data);
+            let handle = Shared(program.handle());
+            notify(function, handle, user_data, Some(program));
         });
         if started.is_err() {
             // The application never learns of the handle.

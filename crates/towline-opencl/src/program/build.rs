@@ -131,7 +131,8 @@ impl Job {
             // The outcome is found in the build's status.
             let _ = self.run();
             drop(building);
-            notify(function, Shared(self.program.handle()), user_data);
+            let handle = Shared(self.program.handle());
+            notify(function, handle, user_data, Some(self.program));
         });
         started.map(drop).map_err(|_| CL_OUT_OF_HOST_MEMORY)
     }
