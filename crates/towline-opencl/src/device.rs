@@ -284,27 +284,31 @@ impl DeviceCalls for Platform {
             return Err(CL_INVALID_VALUE);
         }
         let mut count = 0;
-        if !out_devices.wanted() {
-            check(provider!(
-                device.provider.api,
-                clCreateSubDevices(
-                    device.raw.0,
-                    properties,
-                    0,
-                    std::ptr::null_mut(),
-                    &raw mut count
-                )
-            ))?;
-            num_devices_ret.set(count);
-            return Ok(());
-        }
-        let mut raws = vec![std::ptr::null_mut(); num_devices as usize];
         check(provider!(
             device.provider.api,
             clCreateSubDevices(
                 device.raw.0,
                 properties,
-                num_devices,
+                0,
+                std::ptr::null_mut(),
+                &raw mut count
+            )
+        ))?;
+        if !out_devices.wanted() {
+            num_devices_ret.set(count);
+            return Ok(());
+        }
+        if num_devices < count {
+            return Err(CL_INVALID_VALUE);
+        }
+        // The caller's room may be any number.
+        let mut raws = vec![std::ptr::null_mut(); count as usize];
+        check(provider!(
+            device.provider.api,
+            clCreateSubDevices(
+                device.raw.0,
+                properties,
+                count,
                 raws.as_mut_ptr(),
                 &raw mut count
             )

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Most sub-devices asked for at once.
-const PARTITION_ROOM: cl_uint = 256;
+/// Most sub-devices asked for at once, as many as a server makes.
+const PARTITION_ROOM: cl_uint = 1024;
 
 impl Remote {
     pub(super) fn get_platform_ids(
@@ -163,7 +163,7 @@ impl Remote {
             room.min(PARTITION_ROOM)
         };
         let first = self.mint(wire::DeviceHandle::TAG);
-        for _ in 1..PARTITION_ROOM {
+        for _ in 1..wanted {
             // The server numbers the new devices from the first one on: those numbers are taken.
             self.mint(wire::DeviceHandle::TAG);
         }
@@ -181,8 +181,11 @@ impl Remote {
         let Ok(reply) = wire::PartitionDeviceReply::decode(&body) else {
             return self.malformed();
         };
-        let made = reply.count.min(u64::from(PARTITION_ROOM));
+        let made = reply.count.min(u64::from(cl_uint::MAX));
         if wanted > 0 {
+            if made > u64::from(wanted) {
+                return self.malformed();
+            }
             self.recipes.partitioned(first, made, &request);
         }
         let list = (0..made).map(|index| wire::DeviceHandle(first + index).to_raw());
