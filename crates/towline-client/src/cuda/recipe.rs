@@ -695,8 +695,10 @@ impl Known {
         let freed = recipe.read::<wire::MemoryFree>().map(|freed| freed.address);
         let freed = freed.or(recipe.read::<wire::PoolFree>().map(|freed| freed.address));
         if let Some(address) = freed {
-            let size = self.size_at(address);
-            self.unbind_memory(address, size);
+            if self.is_bound {
+                let size = self.size_at(address);
+                self.unbind_memory(address, size);
+            }
             return self.end_at(Key::Memory(address));
         }
         let pool = recipe.read::<wire::PoolCreate>().map(|made| made.pool.0);
