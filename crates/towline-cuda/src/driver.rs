@@ -68,6 +68,8 @@ pub struct Driver {
     pub(crate) tensors: Tensors,
     pub(crate) peers: Peers,
     pub(crate) host_calls: HostCalls,
+    /// For jobs of ours at a stream's turn: the application's functions may wait for what these let go on.
+    pub(crate) own_calls: HostCalls,
     pub(crate) communicators: Communicators,
     pub(crate) graphs: Mutex<Graphs>,
     /// Captures that are under way.
@@ -375,9 +377,10 @@ impl Acting<'_> {
         self.session.malformed()
     }
 
-    /// The number of a stream on the server; the thread's own default stream is made when it is first used.
+    /// The number of a stream on the server: one of both names of the default stream. The thread's own is made when it is first used.
     pub(crate) fn stream(&self, stream: CUstream) -> wire::StreamHandle {
         match stream.addr() as u64 {
+            0 | 1 => wire::StreamHandle(0),
             2 => wire::StreamHandle(self.own_stream()),
             number => wire::StreamHandle(number),
         }

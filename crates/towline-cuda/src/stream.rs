@@ -117,7 +117,7 @@ impl Context {
     }
 }
 
-/// The thread that calls the application's functions; it starts with the first.
+/// A thread that calls functions, one after the other; it starts with the first.
 #[derive(Clone, Default)]
 pub(crate) struct HostCalls(Arc<Mutex<Option<Sender<Job>>>>);
 
@@ -492,14 +492,15 @@ impl Driver {
         Ok((acting, handle))
     }
 
-    /// A number under which the server calls when a stream or graph comes to a function, which then runs.
+    /// A number under which the server calls when a stream or graph comes to a function, which then runs in the thread of `calls`.
     pub(crate) fn host_number(
         &self,
+        calls: &HostCalls,
         acting: &Acting<'_>,
         stream: wire::StreamHandle,
         run: impl FnOnce(CUresult) + Send + 'static,
     ) -> Result<u64, CUresult> {
-        let sender = self.host_calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let sender = calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let session = Arc::downgrade(acting.session);
         let context = Arc::clone(&acting.context);
         let number = Arc::new(std::sync::OnceLock::<u64>::new());
@@ -553,7 +554,7 @@ impl Driver {
         stream: wire::StreamHandle,
         wait: impl FnOnce(Box<dyn FnOnce(CUresult) + Send>) + Send + 'static,
     ) -> Result<(), CUresult> {
-        let sender = self.host_calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let sender = self.own_calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
         let session = Arc::downgrade(acting.session);
         let number = Arc::new(std::sync::OnceLock::<u64>::new());
         let told = Arc::clone(&number);
@@ -591,16 +592,16 @@ impl Driver {
     /// Has `run` called when a stream comes to it; the stream stands still until it has returned.
     pub(crate) fn host_function_on(
         &self,
+        calls: &HostCalls,
         acting: &Acting<'_>,
         handle: wire::StreamHandle,
-        sync_mode: u32,
         run: impl FnOnce(CUresult) + Send + 'static,
     ) -> Result<(), CUresult> {
-        let mark = self.host_number(acting, handle, run)?;
+        let mark = self.host_number(calls, acting, handle, run)?;
         acting.post(&wire::HostFunction {
             stream: handle,
             function: mark,
-            sync_mode,
+            sync_mode: 0,
         })?;
         acting.touch(handle);
         Ok(())
@@ -620,7 +621,7 @@ impl Driver {
             return captured.add(Content::Host(Some(function), data));
         }
         let passed = Passed(user_data);
-        self.host_function_on(&acting, handle, 0, move |ended| {
+        self.host_function_on(&self.host_calls, &acting, handle, move |ended| {
             let passed = passed;
             if ended == CUDA_SUCCESS {
                 // SAFETY: the application's contract of cuLaunchHostFunc: the function may be called once, with this.
@@ -756,7 +757,7 @@ impl StreamCalls for Driver {
         };
         let (stream, data) = (Passed(hStream.cast()), Passed(userData));
         self.on_uncaptured(hStream).and_then(|(acting, handle)| {
-            self.host_function_on(&acting, handle, 0, move |ended| {
+            self.host_function_on(&self.host_calls, &acting, handle, move |ended| {
                 let (stream, data) = (stream, data);
                 // SAFETY: the application's contract of cuStreamAddCallback.
                 unsafe { callback(stream.0.cast(), ended, data.0) };

@@ -3,8 +3,10 @@
 
 mod support;
 
-use std::ffi::CStr;
-use std::ptr::{null, null_mut};
+use std::ffi::{CStr, c_void};
+use std::ptr::{null, null_mut, without_provenance_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use support::{Machine, blank, pattern};
 use towline_backend::cuda::*;
@@ -46,8 +48,13 @@ impl Pair {
         memory
     }
 
-    /// Has the first device's stream wait until a number is not 0; gives where the number is.
+    /// As [`Self::hold_on`], for the first device's stream.
     fn hold(&self) -> u64 {
+        self.hold_on(self.streams[0])
+    }
+
+    /// Has a stream of the first device wait until a number is not 0; gives where the number is.
+    fn hold_on(&self, stream: CUstream) -> u64 {
         let image: &CStr = c"towline null image\nkernel spin_until";
         let driver = &self.machine.driver;
         let gate = self.memory(0, &[0; 4]);
@@ -59,7 +66,7 @@ impl Pair {
             driver.cuModuleGetFunction(&raw mut function, module, c"spin_until".as_ptr())
         });
         let mut params = [(&raw mut address).cast()];
-        let (stream, params) = (self.streams[0], params.as_mut_ptr());
+        let params = params.as_mut_ptr();
         // SAFETY: the parameter has the kernel's size.
         ok(unsafe {
             driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, params, null_mut())
@@ -213,6 +220,66 @@ fn what_a_stream_or_an_address_is_of_is_told_in_any_context() {
         ok(unsafe { driver.cuDeviceCanAccessPeer(&raw mut reaches, 0, 1) });
         assert_eq!(reaches, 0);
     }
+    pair.machine.leave();
+}
+
+#[test]
+fn the_default_stream_is_one_under_both_names() {
+    let pair = Pair::new();
+    let driver = &pair.machine.driver;
+    let names = [
+        null_mut(),
+        without_provenance_mut(CU_STREAM_LEGACY as usize),
+    ];
+    for name in names {
+        let gate = pair.hold_on(name);
+        for stream in names {
+            // SAFETY: default streams live as long as the context.
+            assert_eq!(
+                unsafe { driver.cuStreamQuery(stream) },
+                CUDA_ERROR_NOT_READY
+            );
+        }
+        pair.release(gate);
+        // SAFETY: as above.
+        ok(unsafe { driver.cuStreamSynchronize(name) });
+        for stream in names {
+            // SAFETY: as above.
+            ok(unsafe { driver.cuStreamQuery(stream) });
+        }
+    }
+    pair.machine.leave();
+}
+
+/// Waits until it is told to go on, or for seconds.
+unsafe extern "C" fn linger(told: *mut c_void) {
+    // SAFETY: it is the flag of the test, which outlives the stream's work.
+    let told = unsafe { &*told.cast::<AtomicBool>() };
+    let begun = Instant::now();
+    while !told.load(Ordering::Acquire) && begun.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn copies_between_servers_pass_host_functions_that_wait() {
+    let pair = Pair::new();
+    let driver = &pair.machine.driver;
+    let (source, target) = (pair.memory(0, &[3; 64]), pair.memory(1, &[0; 64]));
+    let (other, told) = (pair.machine.stream(), AtomicBool::new(false));
+    let flag = (&raw const told).cast_mut().cast();
+    let begun = Instant::now();
+    // SAFETY: the flag outlives the stream's work, which is waited for.
+    ok(unsafe { driver.cuLaunchHostFunc(pair.streams[0], Some(linger), flag) });
+    // SAFETY: no host memory.
+    ok(unsafe { driver.cuMemcpyDtoDAsync_v2(target, source, 64, other) });
+    // SAFETY: the stream lives; here and below.
+    ok(unsafe { driver.cuStreamSynchronize(other) });
+    assert!(begun.elapsed() < Duration::from_secs(4));
+    told.store(true, Ordering::Release);
+    // SAFETY: as above.
+    ok(unsafe { driver.cuStreamSynchronize(pair.streams[0]) });
+    assert_eq!(pair.machine.bytes(target, 64), [3; 64]);
     pair.machine.leave();
 }
 

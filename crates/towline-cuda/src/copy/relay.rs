@@ -266,7 +266,7 @@ impl Driver {
         // Opened now: of later copies the application may know that they come behind this one.
         let (target, source) = (self.port(to.context)?, self.port(from.context)?);
         let here = Arc::downgrade(acting.session);
-        self.host_function_on(acting, stream, 0, move |ended| {
+        self.host_function_on(&self.own_calls, acting, stream, move |ended| {
             if ended != CUDA_SUCCESS {
                 return;
             }

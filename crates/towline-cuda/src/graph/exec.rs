@@ -499,20 +499,24 @@ impl Driver {
             {
                 Err(CUDA_ERROR_NOT_SUPPORTED)
             }
-            Deed::Function(function, data) => self.host_number(acting, stream, move |ended| {
-                if let Some(function) = function
-                    && ended == CUDA_SUCCESS
-                {
-                    // SAFETY: the application's contract of host nodes: the function may be called when the graph runs.
-                    unsafe { function(pointer(data)) };
-                }
-            }),
-            Deed::Settle => self.host_number(acting, stream, |_| {}),
-            Deed::Move(from, to) => self.host_number(acting, stream, move |ended| {
-                if ended == CUDA_SUCCESS {
-                    move_rows(&from, &to);
-                }
-            }),
+            Deed::Function(function, data) => {
+                self.host_number(&self.host_calls, acting, stream, move |ended| {
+                    if let Some(function) = function
+                        && ended == CUDA_SUCCESS
+                    {
+                        // SAFETY: the application's contract of host nodes: the function may be called when the graph runs.
+                        unsafe { function(pointer(data)) };
+                    }
+                })
+            }
+            Deed::Settle => self.host_number(&self.own_calls, acting, stream, |_| {}),
+            Deed::Move(from, to) => {
+                self.host_number(&self.own_calls, acting, stream, move |ended| {
+                    if ended == CUDA_SUCCESS {
+                        move_rows(&from, &to);
+                    }
+                })
+            }
             // SAFETY: the application's contract of memcpy nodes: the memory is readable whenever the graph runs.
             Deed::Fetch(rows) => unsafe { acting.session.offer(&area(&rows), true) },
             // SAFETY: as above.
