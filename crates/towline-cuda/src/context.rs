@@ -12,6 +12,7 @@ use towline_client::raw::{Out, Vouched};
 use crate::device::Device;
 use crate::driver::{ContextCalls, Driver, lock, read, write};
 use crate::mirror::Mirrored;
+use crate::module::{expect_banks, expect_cache};
 use crate::stream::Work;
 use crate::thread;
 use crate::written::Written;
@@ -155,6 +156,8 @@ impl Driver {
 
     fn release_primary(&self, device: CUdevice) -> Result<(), CUresult> {
         let known = self.device(device)?;
+        // Until it has ended: who retains it meanwhile gets a new one.
+        let _holding = lock(&known.holding);
         let mut held = lock(&known.references);
         held.references = held
             .references
@@ -246,9 +249,9 @@ impl Driver {
 
 impl ContextCalls for Driver {
     fn cuDevicePrimaryCtxRetain(&self, dev: CUdevice) -> Result<CUcontext, CUresult> {
-        self.primary(dev).and_then(|context| {
-            let device = self.device(dev)?;
-            let context = self.acting_in(context)?.context;
+        self.device(dev).and_then(|device| {
+            let _holding = lock(&device.holding);
+            let context = self.acting_in(self.primary(dev)?)?.context;
             lock(&device.references).references += 1;
             Ok(wire::ContextHandle(context.number).to_raw())
         })
@@ -277,8 +280,9 @@ impl ContextCalls for Driver {
     }
 
     fn cuDevicePrimaryCtxReset_v2(&self, dev: CUdevice) -> Result<(), CUresult> {
-        self.primary(dev).and_then(|context| {
-            let device = self.device(dev)?;
+        self.device(dev).and_then(|device| {
+            let _holding = lock(&device.holding);
+            let context = self.primary(dev)?;
             if context.is_live() {
                 self.finish_printing(&context);
                 self.end_twins(context.number);
@@ -532,6 +536,7 @@ impl ContextCalls for Driver {
 
     fn cuCtxSetCacheConfig(&self, config: CUfunc_cache) -> Result<(), CUresult> {
         self.session_for(0).and_then(|acting| {
+            expect_cache(config)?;
             acting.post(&wire::CtxSetCacheConfig { config })?;
             lock(&acting.context.settings).cache = config;
             Ok(())
@@ -544,6 +549,7 @@ impl ContextCalls for Driver {
 
     fn cuCtxSetSharedMemConfig(&self, config: CUsharedconfig) -> Result<(), CUresult> {
         self.session_for(0).and_then(|acting| {
+            expect_banks(config)?;
             acting.post(&wire::CtxSetSharedMemConfig { config })?;
             lock(&acting.context.settings).shared = config;
             Ok(())

@@ -26,6 +26,8 @@ pub(crate) struct Device {
     /// The number of its primary context, whether that lives or not.
     pub(crate) primary: u64,
     pub(crate) references: Mutex<Primary>,
+    /// Held while the primary context is retained, ends or is reset; taken before `references`, and a server may be waited for under it.
+    pub(crate) holding: Mutex<()>,
     /// How its multiprocessors are grouped, once a library has asked.
     pub(crate) grouping: OnceLock<[Vec<u8>; 2]>,
 }
@@ -53,6 +55,7 @@ impl Device {
             facts: facts.clone(),
             primary: link.mint(wire::ContextHandle::TAG),
             references: Mutex::default(),
+            holding: Mutex::default(),
             grouping: OnceLock::new(),
         }
     }

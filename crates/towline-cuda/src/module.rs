@@ -652,6 +652,7 @@ impl ModuleCalls for Driver {
         config: CUsharedconfig,
     ) -> Result<(), CUresult> {
         self.at_function(hfunc).and_then(|(acting, _, number)| {
+            expect_banks(config)?;
             acting.post(&wire::FuncSetSharedMemConfig {
                 hfunc: wire::FunctionHandle(number),
                 config,
@@ -760,8 +761,16 @@ impl ModuleCalls for Driver {
 }
 
 /// Refuses what is no preference for a cache.
-fn expect_cache(config: CUfunc_cache) -> Result<(), CUresult> {
+pub(crate) fn expect_cache(config: CUfunc_cache) -> Result<(), CUresult> {
     match config <= CU_FUNC_CACHE_PREFER_EQUAL {
+        true => Ok(()),
+        false => Err(CUDA_ERROR_INVALID_VALUE),
+    }
+}
+
+/// Refuses what is no width of shared memory's banks.
+pub(crate) fn expect_banks(config: CUsharedconfig) -> Result<(), CUresult> {
+    match config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE {
         true => Ok(()),
         false => Err(CUDA_ERROR_INVALID_VALUE),
     }

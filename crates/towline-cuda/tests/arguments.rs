@@ -422,6 +422,20 @@ fn hints_about_caches_leave_no_failure(machine: Machine) {
         ]
     };
     assert_eq!(done, [CUDA_SUCCESS; 5]);
+    // SAFETY: no pointers.
+    let refused = unsafe {
+        [
+            driver.cuCtxSetCacheConfig(77),
+            driver.cuCtxSetSharedMemConfig(77),
+        ]
+    };
+    assert_eq!(refused, [CUDA_ERROR_INVALID_VALUE; 2]);
+    let mut config = 77;
+    // SAFETY: the place is a local.
+    let asked = unsafe { driver.cuCtxGetCacheConfig(&raw mut config) };
+    assert_eq!((asked, config), (CUDA_SUCCESS, CU_FUNC_CACHE_PREFER_SHARED));
+    // SAFETY: no pointers.
+    assert_eq!(unsafe { driver.cuCtxSynchronize() }, CUDA_SUCCESS);
     machine.leave();
 }
 
