@@ -38,6 +38,8 @@ type Token = [u8; TOKEN];
 #[derive(Default)]
 pub(crate) struct Sharing {
     state: Mutex<Shared>,
+    /// Held while memory of another process is opened or closed.
+    opening: Mutex<()>,
     /// There is, or was, memory that other programs have too.
     memory: AtomicBool,
 }
@@ -174,6 +176,7 @@ impl Driver {
         let acting = self.session_for(0)?;
         let token = token(MEMORY, given).ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let context = acting.context.number;
+        let _opening = lock(&self.sharing.opening);
         if let Some(opened) = lock(&self.sharing.state).opened.get_mut(&token) {
             // One context of a process at a time.
             if opened.context != context {
@@ -205,6 +208,7 @@ impl Driver {
 
     fn close_memory(&self, address: u64) -> Result<(), CUresult> {
         self.ready()?;
+        let _opening = lock(&self.sharing.opening);
         let context = {
             let mut sharing = lock(&self.sharing.state);
             let found = |(_, opened): &(&Token, &mut Opened)| opened.address == address;
