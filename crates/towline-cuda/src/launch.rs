@@ -69,7 +69,14 @@ impl Driver {
         };
         let shared = u64::from(shape.shared_bytes);
         if exceeds(threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
-            return Err(CUDA_ERROR_INVALID_VALUE);
+            let any = u64::from(most(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK));
+            let registers = self.attribute_of(known, device, CU_FUNC_ATTRIBUTE_NUM_REGS);
+            let room = most(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+            let most = registers.map_or(any, |each| most_by_registers(each as u32, room));
+            return match threads > most && threads <= any {
+                true => Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES),
+                false => Err(CUDA_ERROR_INVALID_VALUE),
+            };
         }
         match exceeds(shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
             // Not one block of those finds room (seen with driver 580.159).
@@ -182,6 +189,14 @@ impl Acting<'_> {
     }
 }
 
+/// The most threads for which a multiprocessor has registers: they are given to four warps at once, and eight to a thread.
+fn most_by_registers(each: u32, room: u32) -> u64 {
+    match each.checked_next_multiple_of(8) {
+        Some(each @ 1..) => u64::from(room / 32 / each / 4) * 128,
+        _ => u64::MAX,
+    }
+}
+
 /// Whether the driver may refuse a launch for its grid, though it accepted one with another grid: blocks that run together need room, and
 /// clusters have to divide the grid.
 fn is_judged_by_grid(known: &Known, device: CUdevice, attributes: &Attributes) -> bool {
@@ -226,8 +241,13 @@ fn configured(config: Vouched<'_, CUlaunchConfig>) -> Result<(Shape, Attributes)
         ) {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
+        let value = words_of(&attribute.value);
+        let is_updatable = attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
+        if is_updatable && value[0] as u32 != 0 {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
         words.push(u64::from(attribute.id));
-        words.extend(words_of(&attribute.value));
+        words.extend(value);
     }
     Ok((shape, words))
 }
@@ -470,5 +490,17 @@ impl LaunchCalls for Driver {
         let (shape, attributes) = configured(config)?;
         let words = launch_words(shape, &attributes);
         Ok(self.occupancy(Question::ActiveClusters, func, &words)? as i32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As GPUs tell of functions with so many registers.
+    #[test]
+    fn registers_limit_the_threads_of_a_block() {
+        let most = [0, 32, 64, 80, 128, 255].map(|each| most_by_registers(each, 65_536));
+        assert_eq!(most, [u64::MAX, 2048, 1024, 768, 512, 256]);
     }
 }
