@@ -268,11 +268,12 @@ fn copies_between_servers_pass_host_functions_that_wait() {
     let (source, target) = (pair.memory(0, &[3; 64]), pair.memory(1, &[0; 64]));
     let (other, told) = (pair.machine.stream(), AtomicBool::new(false));
     let flag = (&raw const told).cast_mut().cast();
+    let [here, there] = [0, 1].map(|device| pair.machine.contexts[device]);
     let begun = Instant::now();
     // SAFETY: the flag outlives the stream's work, which is waited for.
     ok(unsafe { driver.cuLaunchHostFunc(pair.streams[0], Some(linger), flag) });
-    // SAFETY: no host memory.
-    ok(unsafe { driver.cuMemcpyDtoDAsync_v2(target, source, 64, other) });
+    // SAFETY: no host memory, and the contexts live.
+    ok(unsafe { driver.cuMemcpyPeerAsync(target, there, source, here, 64, other) });
     // SAFETY: the stream lives; here and below.
     ok(unsafe { driver.cuStreamSynchronize(other) });
     assert!(begun.elapsed() < Duration::from_secs(4));
