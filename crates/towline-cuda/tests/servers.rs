@@ -235,10 +235,8 @@ fn the_default_stream_is_one_under_both_names() {
         let gate = pair.hold_on(name);
         for stream in names {
             // SAFETY: default streams live as long as the context.
-            assert_eq!(
-                unsafe { driver.cuStreamQuery(stream) },
-                CUDA_ERROR_NOT_READY
-            );
+            let asked = unsafe { driver.cuStreamQuery(stream) };
+            assert_eq!(asked, CUDA_ERROR_NOT_READY);
         }
         pair.release(gate);
         // SAFETY: as above.
