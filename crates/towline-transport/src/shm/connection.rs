@@ -15,6 +15,7 @@ use rustix::net::{
 };
 
 use super::door::{self, Door};
+use super::foreign::{self, MOST_AT_ONCE, put_away};
 use super::hello::{Hello, Passport};
 use super::ring::{Broken, Consumer, Producer};
 use super::view::{self, Sizes, View};
@@ -133,6 +134,13 @@ impl ShmConnection {
         Self::new(socket, peer, Role::Acceptor)
     }
 
+    /// One that was accepted, with bytes on the socket and no greeting.
+    pub(super) fn accepted_plain(socket: OwnedFd, peer: String) -> Self {
+        let connection = Self::new(socket, peer, Role::Acceptor);
+        connection.become_kind(Kind::Socket);
+        connection
+    }
+
     /// One that was connected, with bytes on the socket.
     pub(super) fn plain(socket: OwnedFd, peer: String) -> Result<Self, Errno> {
         door::send_with(&socket, &Hello::PLAIN.encode(), &[])?;
@@ -249,8 +257,27 @@ impl ShmConnection {
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(errno) => return Err(errno.into()),
             }
-            if let Some(memory) = descriptors.pop() {
-                beginning.memory = Some(memory);
+            for descriptor in descriptors {
+                match foreign::is_memory(&descriptor) {
+                    true => beginning.memory = Some(descriptor),
+                    false => put_away(descriptor),
+                }
+            }
+        }
+    }
+
+    /// Bytes on the socket, without the descriptors that come along.
+    fn recv_plainly(&self, buffer: &mut [u8], wait: bool) -> Result<Option<usize>, Fault> {
+        let socket = &self.socket.socket;
+        loop {
+            let mut descriptors = Vec::new();
+            let received = receive(socket, buffer, &mut descriptors);
+            descriptors.into_iter().for_each(put_away);
+            match received {
+                Ok(count) => return Ok(Some(count)),
+                Err(Errno::AGAIN) if wait => wait_for(socket, PollFlags::IN, None).map(drop)?,
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
             }
         }
     }
@@ -616,6 +643,11 @@ impl Connection for ShmConnection {
         }
         match self.kind(true).map_err(|fault| self.failed(fault))? {
             None => Ok(0),
+            Some(Kind::Socket) if self.role == Role::Acceptor => {
+                let received = self.recv_plainly(buffer, true);
+                let received = received.map_err(|fault| self.failed(fault))?;
+                Ok(received.unwrap_or_default())
+            }
             Some(Kind::Socket) => self.socket.recv(buffer),
             Some(Kind::Rings(rings)) => self
                 .take_or_wait(rings, buffer, patience)
@@ -630,6 +662,9 @@ impl Connection for ShmConnection {
         match self.kind(false).map_err(|fault| self.failed(fault))? {
             None if self.door.gone() || self.is_closed() => Ok(Some(0)),
             None => Ok(None),
+            Some(Kind::Socket) if self.role == Role::Acceptor => self
+                .recv_plainly(buffer, false)
+                .map_err(|fault| self.failed(fault)),
             Some(Kind::Socket) => self.socket.try_recv(buffer),
             Some(Kind::Rings(rings)) => self
                 .try_take(rings, buffer)
@@ -691,6 +726,15 @@ impl Drop for ShmConnection {
         if self.kind.get().is_none() && self.role == Role::Acceptor {
             let _ = self.kind(false);
         }
+        // It may be another process's from now on.
+        if self.role == Role::Acceptor && self.passport.get().is_none() {
+            self.shutdown();
+            // Nothing more comes.
+            while !matches!(
+                self.recv_plainly(&mut [0; 512], false),
+                Ok(None | Some(0)) | Err(_)
+            ) {}
+        }
     }
 }
 
@@ -700,7 +744,7 @@ fn receive(
     bytes: &mut [u8],
     descriptors: &mut Vec<OwnedFd>,
 ) -> Result<usize, Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_AT_ONCE))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let message = loop {

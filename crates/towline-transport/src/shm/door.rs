@@ -20,12 +20,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags,
 };
 
+use super::foreign::{MOST_AT_ONCE, put_away};
 use crate::socket::wait_for;
 
 /// Descriptors that a peer may have sent and this side has not asked for. Each belongs to a message that is about to be read.
 const DESCRIPTORS: usize = 64;
-/// Descriptors that one `recvmsg` takes.
-const AT_ONCE: usize = 8;
 /// Most bytes of the lead, its head included.
 pub(super) const LEAD: usize = LEAD_HEAD + 4096;
 /// Its first byte, which a ring of the bell is not, and its length as `u16`.
@@ -55,6 +54,12 @@ struct State {
     flooded: bool,
     /// The lead as far as it has come, with its head until that is all.
     lead: Vec<u8>,
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.descriptors.drain(..).for_each(put_away);
+    }
 }
 
 impl Door {
@@ -204,7 +209,7 @@ impl Door {
     /// Takes off the socket whatever is there.
     fn empty(&self, socket: &OwnedFd, state: &mut State) -> Result<(), Errno> {
         let mut bytes = [0; 512];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_AT_ONCE))];
         // A peer that rings without end must not keep this thread here.
         for _ in 0..DESCRIPTORS {
             let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -228,6 +233,7 @@ impl Door {
                     if state.descriptors.len() < DESCRIPTORS {
                         state.descriptors.push_back(descriptor);
                     } else {
+                        put_away(descriptor);
                         state.flooded = true;
                     }
                 }

@@ -15,6 +15,7 @@
 mod connection;
 mod credentials;
 mod door;
+mod foreign;
 mod hello;
 mod place;
 pub mod ring;
@@ -37,7 +38,7 @@ use rustix::process::geteuid;
 use self::connection::ShmConnection;
 use self::credentials::Credentials;
 use self::place::Place;
-use crate::socket::{SocketConnection, io_error};
+use crate::socket::io_error;
 use crate::{
     Address, Capabilities, ConnectOptions, Connection, Listener, Listening, Transport,
     TransportError,
@@ -264,7 +265,7 @@ impl Listener for ShmListener {
             match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
                 Ok(socket) => match self.admit(&socket) {
                     Ok(peer) if self.plain => {
-                        return Ok(Arc::new(SocketConnection { socket, peer }));
+                        return Ok(Arc::new(ShmConnection::accepted_plain(socket, peer)));
                     }
                     Ok(peer) => return Ok(Arc::new(ShmConnection::accepted(socket, peer))),
                     Err(reason) => log::warn!("{}: turned a client away: {reason}", self.local),

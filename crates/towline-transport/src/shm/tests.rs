@@ -355,3 +355,44 @@ fn a_killed_peer_is_noticed_at_once() {
     });
     assert!(!accepted.shares_memory() || accepted.try_recv(&mut [0; 1]).unwrap() == Some(0));
 }
+
+/// A socket whose last close takes an hour: its peer does not read what it was sent.
+fn lingering() -> (OwnedFd, std::net::TcpStream) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (theirs, _) = listener.accept().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    while ours.write(&[0; 1 << 16]).is_ok() {}
+    let hour = Some(Duration::from_secs(3600));
+    rustix::net::sockopt::set_socket_linger(&ours, hour).unwrap();
+    (ours.into(), theirs)
+}
+
+#[test]
+fn descriptor_that_closes_slowly_holds_nobody_up() {
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let server = Server::new("");
+        let sizes = Sizes::both(4096);
+        let hello = Hello { sizes: Some(sizes) };
+        let (stranger, adopted) = server.stranger();
+        let (slow, _peer) = lingering();
+        send_with(&stranger, &hello.encode(), &[slow.as_fd()]).unwrap();
+        drop(slow);
+        assert!(loss(&*adopted).contains("no memory"));
+        drop(adopted);
+        // Read by nobody, beside bytes of a plain connection, and more than one.
+        for greeting in [Hello::PLAIN.encode(), hello.encode()] {
+            let (stranger, adopted) = server.stranger();
+            let _ = send_with(&stranger, &greeting, &[]);
+            let (slow, _peer) = lingering();
+            let (other, _other_peer) = lingering();
+            send_with(&stranger, b"x", &[slow.as_fd(), other.as_fd()]).unwrap();
+            drop((slow, other));
+            let _ = adopted.try_recv(&mut [0]);
+            drop(adopted);
+        }
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(60)).unwrap();
+}
