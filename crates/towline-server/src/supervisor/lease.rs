@@ -129,7 +129,9 @@ fn give_now(
             let now = Timestamp::now();
             let name = &request.name;
             let mut changes = over_long_ago(entries, now);
-            match entries.get(name).filter(|entry| !is_over(entry, now)) {
+            // The entry of a tenant that is no lease stays when its time is over.
+            let holds = |entry: &&TenantEntry| !entry.is_lease || !is_over(entry, now);
+            match entries.get(name).filter(holds) {
                 Some(entry) if entry.is_lease && entry.token.is(token.to_text().as_bytes()) => {
                     outcome = Some(lease_of(entry));
                     return Ok(Vec::new());
