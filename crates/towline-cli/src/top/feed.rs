@@ -187,15 +187,17 @@ impl Line {
         let status = self.server.status()?;
         if let Some(monitor) = &mut self.monitor {
             let snapshot = nvml::snapshot::Snapshot::decode(&monitor.snapshot)?;
-            let count = snapshot.devices.len().min(MOST_DEVICES);
-            let devices = (1..).map(DeviceHandle).take(count);
+            // By number: a tenant need not have the first devices of the server.
+            let devices = snapshot.devices.iter().take(MOST_DEVICES);
+            let devices = devices.map(|device| DeviceHandle::of(0, device.number));
             let questions = devices.flat_map(|device| {
                 [
                     question(&DeviceGetUtilizationRates { device }),
                     question(&DeviceGetMemoryInfo { device }),
                 ]
             });
-            match monitor.nvml(questions.collect()) {
+            let questions = questions.collect();
+            match monitor.nvml(questions) {
                 Ok(answers) => {
                     let (pairs, _) = answers.as_chunks();
                     for (device, [rates, memory]) in self.devices.iter_mut().zip(pairs) {
