@@ -13,7 +13,7 @@ use towline_client::access::Access;
 use towline_transport::Address;
 use towline_wire::control::{
     EndLease, GiveLease, Lease, LeasedPart, Message, NONCE_BYTES, Nonce, RenewLease, SHOWN_NAME,
-    SHOWN_TEXT, TenantStatus, TimeShare, Token, printable,
+    SHOWN_TEXT, TenantStatus, TimeShare, Token, limits, printable,
 };
 use towline_wire::cuda;
 use towline_wire::cuda::snapshot::uuid_text;
@@ -207,9 +207,11 @@ impl Pool {
         (all, reasons)
     }
 
-    /// Fails where a server has a lease of that name.
+    /// Fails where a server has a lease of that name whose time is not over.
     fn check_new(&self, name: &str) -> anyhow::Result<()> {
-        match self.leases()?.iter().any(|lease| lease.name == name) {
+        let now = Timestamp::now();
+        let holds = |lease: &Listed| lease.name == name && lease.ends().is_none_or(|end| end > now);
+        match self.leases()?.iter().any(holds) {
             true => bail!("there is a lease `{name}` already; end it first, or take another name"),
             false => Ok(()),
         }
@@ -282,7 +284,7 @@ impl Pool {
             let is_new = given.iter().all(|given: &Given| given.server != **server);
             if left > 0 && is_new {
                 // It did not have all.
-                let most = left.min(count - 1) as u32;
+                let most = left.min(count - 1).min(limits::TENANT_DEVICES) as u32;
                 let fewer = |count| ask(server, LeasedPart::Whole(count), &mut Vec::new());
                 given.extend((1..=most).rev().find_map(fewer));
             }

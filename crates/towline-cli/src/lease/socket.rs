@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use towline_wire::control::{GiveLease, LeasedPart, Priority, TimeShare};
@@ -19,24 +19,18 @@ use crate::tenants::write_new_secret;
 
 /// Of the requests and answers.
 const VERSION: u64 = 1;
+/// Most devices of a lease, as on the command line.
+const DEVICES: u32 = 64;
 /// Longest request.
 const REQUEST_BYTES: u64 = 64 << 10;
 /// Most connections at once.
 const CONNECTIONS: usize = 64;
 /// Longest time that one may say nothing.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
+/// After a connection that could not be taken.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// A request. Fields that it does not know it does not mind.
-#[derive(Debug, Deserialize)]
-struct Request {
-    version: u64,
-    /// Comes back with the answer.
-    #[serde(default)]
-    id: Value,
-    #[serde(flatten)]
-    command: Command,
-}
-
+/// Of a request, which has a `version` and an `id` beside it. Fields that it does not know it does not mind.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 enum Command {
@@ -77,6 +71,15 @@ struct Give {
     token_file: Option<PathBuf>,
 }
 
+/// A connection's place among [`CONNECTIONS`], given back however the connection ends.
+struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Serves until it is killed.
 pub(super) fn serve(socket: &Path, pool: &Pool) -> anyhow::Result<()> {
     let listener = listen(socket)?;
@@ -84,18 +87,24 @@ pub(super) fn serve(socket: &Path, pool: &Pool) -> anyhow::Result<()> {
     let connections = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for connection in listener.incoming() {
-            let connection = connection.context("could not take a connection")?;
+            let place = Place(&connections);
             if connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
-                connections.fetch_sub(1, Ordering::AcqRel);
                 log::warn!("more than {CONNECTIONS} connections; one is closed");
                 continue;
             }
-            scope.spawn(|| {
-                if let Err(error) = converse(connection, pool) {
-                    log::info!("a connection: {error:#}");
-                }
-                connections.fetch_sub(1, Ordering::AcqRel);
+            let begun = connection.and_then(|connection| {
+                std::thread::Builder::new().spawn_scoped(scope, move || {
+                    let _place = place;
+                    if let Err(error) = converse(connection, pool) {
+                        log::info!("a connection: {error:#}");
+                    }
+                })
             });
+            if let Err(error) = begun {
+                // Descriptors or threads may be free again soon.
+                log::warn!("could not take a connection: {error}");
+                std::thread::sleep(PAUSE);
+            }
         }
         Ok(())
     })
@@ -149,18 +158,26 @@ fn converse(connection: UnixStream, pool: &Pool) -> anyhow::Result<()> {
 
 /// The answer to a line: what was asked for, or `error`.
 fn answer(line: &str, pool: &Pool) -> Value {
-    let (id, done) = match serde_json::from_str::<Request>(line) {
-        Ok(request) if request.version != VERSION => {
-            let reason = format!("version {}: this towline knows {VERSION}", request.version);
-            (request.id, Err(anyhow::anyhow!(reason)))
-        }
-        Ok(request) => (request.id, carry_out(request.command, pool)),
-        Err(error) => (Value::Null, Err(error.into())),
-    };
+    let (id, command) = parsed(line);
+    let done = command.and_then(|command| carry_out(command, pool));
     let mut answer = done.unwrap_or_else(|error| json!({ "error": format!("{error:#}") }));
     answer["version"] = VERSION.into();
     answer["id"] = id;
     answer
+}
+
+/// The `id` of a request, which comes back with a faulty one too, and its command.
+fn parsed(line: &str) -> (Value, anyhow::Result<Command>) {
+    let request: Value = match serde_json::from_str(line) {
+        Ok(request) => request,
+        Err(error) => return (Value::Null, Err(error.into())),
+    };
+    let (id, version) = (request["id"].clone(), &request["version"]);
+    let command = match *version == VERSION {
+        true => serde_json::from_value(request).map_err(Into::into),
+        false => Err(anyhow!("version {version}: this towline knows {VERSION}")),
+    };
+    (id, command)
 }
 
 fn carry_out(command: Command, pool: &Pool) -> anyhow::Result<Value> {
@@ -181,7 +198,8 @@ fn carry_out(command: Command, pool: &Pool) -> anyhow::Result<Value> {
 
 fn give(wanted: Give, pool: &Pool) -> anyhow::Result<Value> {
     let part = match (wanted.devices, wanted.memory_bytes) {
-        (Some(devices), None) => LeasedPart::Whole(devices),
+        (Some(devices @ 1..=DEVICES), None) => LeasedPart::Whole(devices),
+        (Some(_), None) => bail!("`devices` is 1 to {DEVICES}"),
         (None, Some(bytes)) => LeasedPart::Memory(bytes),
         _ => bail!("one of `devices` and `memory_bytes` is needed"),
     };
@@ -247,18 +265,14 @@ fn hand_over(
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Request, String> {
-        serde_json::from_str(line).map_err(|error| error.to_string())
-    }
-
     #[test]
     fn requests_are_read_and_others_refused() {
         let give =
             r#"{"version":1,"id":7,"command":"give","name":"a","memory_bytes":5,"seconds":60}"#;
-        let request = parsed(give).unwrap();
-        assert_eq!((request.version, request.id), (1, json!(7)));
+        let (id, command) = parsed(give);
+        assert_eq!(id, json!(7));
         assert!(matches!(
-            request.command,
+            command.unwrap(),
             Command::Give(Give {
                 memory_bytes: Some(5),
                 ..
@@ -273,8 +287,15 @@ mod tests {
             r#"{"version":1,"command":"end"}"#,
             r#"{"version":1,"command":"give","name":"a","devices":-1}"#,
         ] {
-            assert!(parsed(wrong).is_err(), "{wrong}");
+            assert!(parsed(wrong).1.is_err(), "{wrong}");
         }
+        let (id, command) = parsed(r#"{"version":2,"id":[4],"command":"later"}"#);
+        assert_eq!(id, json!([4]));
+        assert!(command.unwrap_err().to_string().starts_with("version 2"));
+        assert_eq!(
+            parsed(r#"{"version":1,"id":3,"command":"steal"}"#).0,
+            json!(3)
+        );
     }
 
     #[test]
