@@ -1,6 +1,8 @@
 //! `towline slurm account`: what jobs used of standing servers.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -21,10 +23,16 @@ struct Account<'a> {
 
 pub(super) fn run(options: &SlurmAccountOptions) -> anyhow::Result<ExitCode> {
     let mut jobs = BTreeMap::new();
+    let mut status = ExitCode::SUCCESS;
     for file in &options.logs {
-        let log = std::fs::read_to_string(file);
-        let log = log.with_context(|| format!("could not read {}", file.display()))?;
-        add(&log, &mut jobs);
+        let action = || format!("could not read {}", file.display());
+        let mut log = BufReader::new(File::open(file).with_context(action)?);
+        if is_compressed(log.fill_buf().with_context(action)?) {
+            eprintln!("towline: {} is compressed; it is left out", file.display());
+            status = ExitCode::FAILURE;
+            continue;
+        }
+        add(log, &mut jobs).with_context(action)?;
     }
     jobs.retain(|(_, job), _| options.job.is_none_or(|wanted| wanted == *job));
     let accounts = jobs.iter().map(|((cluster, job), used)| Account {
@@ -35,7 +43,7 @@ pub(super) fn run(options: &SlurmAccountOptions) -> anyhow::Result<ExitCode> {
     if options.json {
         let accounts: Vec<_> = accounts.collect();
         say!("{}", serde_json::to_string_pretty(&accounts)?);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(status);
     }
     let mut table = Table::new([
         ">JOB",
@@ -59,22 +67,32 @@ pub(super) fn run(options: &SlurmAccountOptions) -> anyhow::Result<ExitCode> {
     }
     let text = table.render_within(table::terminal_columns(), &[]);
     say!("{}", text.trim_end());
-    Ok(ExitCode::SUCCESS)
+    Ok(status)
+}
+
+/// Whether a file that begins so is one of gzip, Zstandard or xz.
+fn is_compressed(begin: &[u8]) -> bool {
+    let marks: [&[u8]; 3] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ"];
+    marks.iter().any(|mark| begin.starts_with(mark))
 }
 
 /// Adds what the sessions of jobs used that have ended, by cluster and job. A requeued job has its number once more.
-fn add(log: &str, jobs: &mut BTreeMap<(String, u64), Used>) {
-    let lines = log.lines().filter_map(|line| {
-        let event: serde_json::Value = serde_json::from_str(line).ok()?;
+fn add(log: impl BufRead, jobs: &mut BTreeMap<(String, u64), Used>) -> std::io::Result<()> {
+    let of = |line: &[u8]| {
+        let event: serde_json::Value = serde_json::from_slice(line).ok()?;
         let used = Used::of_event(&event)?;
         let lease = event["tenant"].as_str()?.strip_prefix("slurm-")?;
         let (cluster, run) = lease.rsplit_once('-')?;
         let job = run.split_once('.').map_or(run, |(job, _)| job);
         Some(((cluster.to_owned(), job.parse().ok()?), used))
-    });
-    for (key, used) in lines {
-        jobs.entry(key).or_default().add(&used);
+    };
+    // A line that was damaged need not be text.
+    for line in log.split(b'\n') {
+        if let Some((key, used)) = of(&line?) {
+            jobs.entry(key).or_default().add(&used);
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -98,7 +116,9 @@ mod tests {
             ended("slurm-x"),
         ];
         let mut jobs = BTreeMap::new();
-        add(&log.concat(), &mut jobs);
+        let log = [b"\xff\n", log.concat().as_bytes()].concat();
+        add(&log[..], &mut jobs).unwrap();
+        assert!(is_compressed(b"\x1f\x8b\x08") && !is_compressed(&log));
         let found: Vec<_> = jobs
             .iter()
             .map(|((cluster, job), used)| (cluster.as_str(), *job, used.sessions, used.sent_bytes))
