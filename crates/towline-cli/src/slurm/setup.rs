@@ -1,8 +1,8 @@
 //! `towline slurm setup` and `check`: the configuration of Slurm by which jobs get devices of standing servers.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -40,7 +40,7 @@ pub(super) fn run(options: &SlurmSetupOptions) -> anyhow::Result<ExitCode> {
         );
     }
     let shown = shown.unwrap_or_default();
-    fs::create_dir_all(&out).with_context(|| format!("could not make {}", out.display()))?;
+    make(&out).with_context(|| format!("could not make {}", out.display()))?;
     for (_, command) in SCRIPTS {
         let text = script(command, &options.pool)?;
         write(&out.join(command), &text, 0o755)?;
@@ -81,17 +81,38 @@ fn undo(out: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Makes a folder that all may look into, unless it is there.
+fn make(out: &Path) -> std::io::Result<()> {
+    if out.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(out)?;
+    fs::set_permissions(out, fs::Permissions::from_mode(0o755))
+}
+
 /// Writes a file that only root changes, unless one is there that is not ours.
 fn write(file: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     let action = || format!("could not write {}", file.display());
-    match fs::read_to_string(file) {
-        Ok(before) if !before.contains(MARK) => bail!("{} is not ours; it stays", file.display()),
-        Ok(_) => fs::remove_file(file).with_context(action)?,
-        Err(_) => {}
+    match fs::read(file) {
+        Ok(before) if !String::from_utf8_lossy(&before).contains(MARK) => {
+            bail!("{} is not ours; it stays", file.display())
+        }
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(action);
+        }
+        _ => {}
     }
+    // In its place at once: Slurm may call the one before at any time, and drains a node whose Prolog it does not find.
+    let new = file.with_extension("new");
+    let _ = fs::remove_file(&new);
     let mut opened = fs::OpenOptions::new();
-    let opened = opened.write(true).create_new(true).mode(mode).open(file);
-    let written = opened.and_then(|mut opened| opened.write_all(text.as_bytes()));
+    let opened = opened.write(true).create_new(true).mode(mode).open(&new);
+    let written = opened.and_then(|mut opened| {
+        opened.write_all(text.as_bytes())?;
+        // A umask would keep jobs' users from the TaskProlog.
+        opened.set_permissions(fs::Permissions::from_mode(mode))?;
+        fs::rename(&new, file)
+    });
     written.with_context(action)
 }
 
@@ -244,13 +265,18 @@ fn submit(options: &SlurmPoolOptions) -> String {
     format!(
         "-- {MARK}\n\
          local function licences(job)\n\
-         \x20 local wish = job.tres_per_node or \"\"\n\
-         \x20 local count = wish:match(\"^gres:{name}:(%d+)$\") or wish:match(\"^{name}:(%d+)$\")\n\
-         \x20 if not count and (wish == \"gres:{name}\" or wish == \"{name}\") then count = \"1\" end\n\
-         \x20 if not count then return end\n\
+         \x20 local count, rest = 0, {{}}\n\
+         \x20 for word in (job.tres_per_node or \"\"):gmatch(\"[^,]+\") do\n\
+         \x20   -- Newer versions of Slurm put gres/ before each, older ones gres:\n\
+         \x20   local wish = word:gsub(\"^gres[:/]\", \"\")\n\
+         \x20   local kind, number = wish:match(\"^([^:=]+)[:=]?(%d*)$\")\n\
+         \x20   if kind == \"{name}\" then count = count + (tonumber(number) or 1)\n\
+         \x20   else rest[#rest + 1] = word end\n\
+         \x20 end\n\
+         \x20 if count == 0 then return end\n\
          \x20 local others = job.licenses\n\
          \x20 job.licenses = ((others and others ~= \"\") and others .. \",\" or \"\") .. \"{name}:\" .. count\n\
-         \x20 job.tres_per_node = \"\"\n\
+         \x20 job.tres_per_node = table.concat(rest, \",\")\n\
          end\n\
          function slurm_job_submit(job, partitions, user)\n\
          \x20 licences(job)\n\
@@ -533,6 +559,11 @@ mod tests {
         fs::remove_file(&file).unwrap();
         write(&file, MARK, 0o755).unwrap();
         write(&file, MARK, 0o755).unwrap();
+        let mode = fs::metadata(&file).unwrap().mode() & 0o777;
+        assert_eq!(
+            (mode, fs::read_dir(folder.path()).unwrap().count()),
+            (0o755, 1)
+        );
         undo(folder.path()).unwrap();
         assert!(!folder.path().exists());
     }
