@@ -29,6 +29,12 @@ pub(super) enum Wish {
 }
 
 impl Wish {
+    /// The folder or address, as it may be shown.
+    fn target(&self) -> String {
+        let (Self::Checkpoint(target) | Self::Move(target)) = self;
+        printable(target, SHOWN_TEXT)
+    }
+
     /// Fails with the reason why no session can fulfil it.
     pub(super) fn check(&self) -> Result<(), String> {
         match self {
@@ -39,13 +45,14 @@ impl Wish {
 
     /// The end of a session that has left so.
     fn ending(&self) -> Ending {
+        let target = self.target();
         match self {
-            Self::Checkpoint(folder) => Ending {
-                reason: format!("the session was checkpointed in {folder}"),
+            Self::Checkpoint(_) => Ending {
+                reason: format!("the session was checkpointed in {target}"),
                 cause: Cause::Checkpoint,
             },
-            Self::Move(to) => Ending {
-                reason: format!("the session moved to {to}"),
+            Self::Move(_) => Ending {
+                reason: format!("the session moved to {target}"),
                 cause: Cause::Moved,
             },
         }
@@ -54,9 +61,10 @@ impl Wish {
 
 impl std::fmt::Display for Wish {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let target = self.target();
         match self {
-            Self::Checkpoint(folder) => write!(to, "write a checkpoint into {folder}"),
-            Self::Move(server) => write!(to, "move to {server}"),
+            Self::Checkpoint(_) => write!(to, "write a checkpoint into {target}"),
+            Self::Move(_) => write!(to, "move to {target}"),
         }
     }
 }
@@ -226,6 +234,13 @@ mod tests {
 
     fn to_gpu2() -> Wish {
         Wish::Move("tcp://gpu2:7140".into())
+    }
+
+    #[test]
+    fn marks_of_direction_are_not_shown() {
+        let wish = Wish::Checkpoint("/held/\u{202e}gpj".into());
+        let shown = [wish.to_string(), wish.ending().reason];
+        assert!(shown.iter().all(|text| !text.contains('\u{202e}')));
     }
 
     #[test]
