@@ -15,7 +15,10 @@ use towline_wire::control::{
     Answer, Message, MessageBuffer, NvmlQuestions, Purpose, Question, Token, limits,
 };
 use towline_wire::nvml::snapshot::Snapshot;
-use towline_wire::nvml::{FIXED_CALLS, NVML_ERROR_GPU_IS_LOST, NVML_ERROR_UNKNOWN, Request};
+use towline_wire::nvml::{
+    FIXED_CALLS, NVML_ERROR_GPU_IS_LOST, NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_UNKNOWN,
+    NVML_SUCCESS, Request,
+};
 
 use crate::access::Access;
 use crate::dial::{DialError, Opened, knock};
@@ -131,7 +134,9 @@ impl Monitor {
         let now = Instant::now();
         if let Some(kept) = state.kept.get_mut(&question) {
             kept.asked = now;
-            if FIXED_CALLS.contains(&question.call) || now - kept.came < AGE {
+            // A server that cannot ask just now says that the error is unknown: that does not last.
+            let lasts = [NVML_SUCCESS, NVML_ERROR_NOT_SUPPORTED].contains(&kept.answer.status);
+            if lasts && FIXED_CALLS.contains(&question.call) || now - kept.came < AGE {
                 return outcome(&kept.answer);
             }
         }

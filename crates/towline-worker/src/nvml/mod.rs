@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use towline_backend::nvml::{FIXED_CALLS, NVML_ERROR_INVALID_ARGUMENT, NvmlApi};
+use towline_backend::nvml::{
+    FIXED_CALLS, NVML_ERROR_INVALID_ARGUMENT, NVML_ERROR_NOT_SUPPORTED, NVML_SUCCESS, NvmlApi,
+};
 use towline_wire::control::limits::ANSWER_BYTES;
 use towline_wire::control::{Answer, NvmlAnswers, NvmlQuestions, Question};
 
@@ -57,10 +59,14 @@ impl NvmlMonitor {
     }
 
     fn one(&mut self, question: &Question, now: Instant) -> Answer {
-        if let Some((asked, answer)) = self.kept.get(question)
-            && (FIXED_CALLS.contains(&question.call) || now.saturating_duration_since(*asked) < AGE)
-        {
-            return answer.clone();
+        if let Some((asked, answer)) = self.kept.get(question) {
+            // A GPU that is lost may come back.
+            let lasts = [NVML_SUCCESS, NVML_ERROR_NOT_SUPPORTED].contains(&answer.status);
+            if lasts && FIXED_CALLS.contains(&question.call)
+                || now.saturating_duration_since(*asked) < AGE
+            {
+                return answer.clone();
+            }
         }
         // Nothing that a client sends may end the monitor, which others ask too.
         let answer = self.session.ask(question).unwrap_or_else(|error| {
