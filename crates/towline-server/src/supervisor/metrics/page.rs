@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
-use towline_wire::control::SUPPORTED_VERSIONS;
+use towline_wire::control::{RejectCode, SUPPORTED_VERSIONS};
 use towline_wire::snapshot::Snapshot;
 
 use super::super::Shared;
@@ -140,13 +140,18 @@ fn server(page: &mut Page, shared: &Shared) {
         None,
         [(Labels::new(), shared.sessions.in_use().1)],
     );
-    let refused = shared.refusals.counts().into_iter();
+    // From 0 on, so that the first ones are an increase.
+    let codes = RejectCode::ALL.iter().map(|code| (code.name(), 0));
+    let mut refused: BTreeMap<_, _> = codes.collect();
+    refused.extend(shared.refusals.counts());
     page.counter(
         (
             "refused_connections",
             "Connections that were refused, by reason",
         ),
-        refused.map(|(reason, count)| (labels([("reason", &snake_case(reason))]), count)),
+        refused
+            .into_iter()
+            .map(|(reason, count)| (labels([("reason", &snake_case(reason))]), count)),
     );
 }
 
