@@ -450,7 +450,7 @@ mod tests {
     fn encrypted_contents_come_back_and_show_nothing() {
         let (_place, path) = place();
         let part = b"secret of the user".repeat(1000);
-        // What was there in the clear goes.
+        // Contents in the clear are removed.
         write(&path, std::slice::from_ref(&part));
         let key = Key::new().unwrap();
         let again = || {

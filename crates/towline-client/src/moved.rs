@@ -1,4 +1,4 @@
-//! What moves and checkpoints of all APIs share: the reasons why a session stays, and contents that go by in pieces.
+//! Common to moves and checkpoints of all APIs: the reasons why a session stays, and contents that go by in pieces.
 
 use std::sync::mpsc::{channel, sync_channel};
 

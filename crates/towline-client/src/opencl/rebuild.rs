@@ -182,7 +182,7 @@ impl Remote {
     /// Makes everything there but contents.
     fn make_all(&self, fresh: &Self) -> Result<(), RebuildError> {
         let names = self.match_devices(fresh)?;
-        // What is made there from now on has numbers that nothing has here.
+        // Objects made there from now on have numbers that nothing has here.
         fresh.link().count_from(self.link().minted());
         fresh.name_devices(names)?;
         self.make_objects(fresh)?;

@@ -172,18 +172,22 @@ fn opencl_program_is_held_again_and_again() {
 #[test]
 fn all_objects_of_opencl_come_back() {
     let servers = [Server::start(), Server::start()];
-    let mut client = Client::new(&[&servers[0]], opencl_program("objects")).start();
+    finds_all_again(&servers, "objects", "right");
+}
+
+/// A program finds everything right after it was held, moved and held again.
+fn finds_all_again(servers: &[Server; 2], program: &str, verdict: &str) {
+    let mut client = Client::new(&[&servers[0]], opencl_program(program)).start();
     client.wait_for("holds");
     let place = Place::new();
     place.hold(&servers[0]);
     place.restores(&servers[1]);
-    // And by a move.
     moves(&servers[1], &servers[0]);
     place.hold(&servers[0]);
     place.restores(&servers[1]);
     client.go_on();
     let lines = client.finish().lines_of_success();
-    assert!(lines.contains(&"right".to_owned()), "{lines:?}");
+    assert!(lines.contains(&verdict.to_owned()), "{lines:?}");
 }
 
 #[test]
@@ -264,21 +268,7 @@ fn variables_come_back_with_what_the_program_was_told() {
 fn arrays_and_second_devices_come_back() {
     let two_devices = ["--backend", "null", "--cuda", "soft:2"];
     let servers = [(); 2].map(|()| Server::start_with(&two_devices, &[]));
-    let mut client = Client::new(&[&servers[0]], opencl_program("cuda_arrays")).start();
-    client.wait_for("holds");
-    let place = Place::new();
-    place.hold(&servers[0]);
-    place.restores(&servers[1]);
-    // And by a move.
-    moves(&servers[1], &servers[0]);
-    place.hold(&servers[0]);
-    place.restores(&servers[1]);
-    client.go_on();
-    let lines = client.finish().lines_of_success();
-    assert!(
-        lines.contains(&"right on 2 devices".to_owned()),
-        "{lines:?}"
-    );
+    finds_all_again(&servers, "cuda_arrays", "right on 2 devices");
 }
 
 #[test]
