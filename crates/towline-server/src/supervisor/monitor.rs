@@ -344,10 +344,10 @@ fn of_devices(question: &Question, numbers: Option<&[u32]>) -> Question {
         DeviceGetTopologyCommonAncestor::ID | DeviceOnSameBoard::ID => 2,
         _ => 1,
     };
-    for handle in body.chunks_exact_mut(size_of::<u64>()).take(handles) {
+    let (words, _) = body.as_chunks_mut::<{ size_of::<u64>() }>();
+    for handle in words.iter_mut().take(handles) {
         handle[size_of::<u32>()..].fill(0);
-        let raw = handle.try_into().map(u64::from_le_bytes);
-        let number = raw.ok().and_then(|raw| DeviceHandle(raw).number());
+        let number = DeviceHandle(u64::from_le_bytes(*handle)).number();
         let is_own = |numbers: &[u32]| numbers.iter().any(|own| Some(*own as usize) == number);
         if !numbers.is_none_or(is_own) {
             let body = Vec::new();
