@@ -28,6 +28,7 @@ int main(int count, char **arguments)
         return 4;
     while (has > 0)
         CALL(cuMemFree_v2, (uint64_t), taken[--has]);
+    CALL(cuCtxSynchronize, (void), );
     printf("freed\n");
     return is_told_to_go_on() ? 0 : 4;
 }
