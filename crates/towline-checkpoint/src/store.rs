@@ -38,7 +38,7 @@ fn sweep(chunks: &Folder, named: &Manifest) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// Reads a file of at most `limit` bytes, as [`write`] wrote it; `None` where it is missing.
+/// Reads a file of at most `limit` bytes, as [`write()`] wrote it; `None` where it is missing.
 fn read(
     folder: &Folder,
     key: Option<&Key>,
