@@ -225,7 +225,7 @@ pub(crate) fn find_library() -> anyhow::Result<PathBuf> {
     match places.iter().find_map(|place| place.canonicalize().ok()) {
         Some(library) => Ok(library),
         None => bail!(
-            "could not find {LIBRARY} beside {} nor in ../lib; build it with `cargo build -p towline-opencl`, or name it in \
+            "could not find {LIBRARY} beside {} nor in ../lib; install the package towline-client or the wheel, or name its folder in \
              TOWLINE_LIBRARY",
             program.display()
         ),
@@ -234,8 +234,7 @@ pub(crate) fn find_library() -> anyhow::Result<PathBuf> {
 
 fn missing_cudart(name: &str, library: &Path) -> String {
     format!(
-        "could not find {name} beside {}, which --cudart needs; build it with `cargo build -p towline-cuda -p towline-cudart12 -p \
-         towline-cudart13`",
+        "could not find {name} beside {}, which --cudart needs; install the package towline-client or the wheel of this release",
         library.display()
     )
 }
