@@ -3,7 +3,7 @@
 //! Nothing is written before the server has shown that it knows the token too. All servers of a profile share one token, as all servers
 //! that a program is given do; another token goes into another profile.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const TOKEN_LIMIT: usize = Token::MAX_BYTES + 64;
 
 pub(crate) fn login(options: &LoginOptions) -> anyhow::Result<ExitCode> {
     let address = &options.host;
-    let mut file = UserFile::open()?;
+    let file = UserFile::open()?;
     let profile = file.profile(options.profile.as_deref())?;
     let token = match &options.access.token_file {
         Some(path) => read_secret(path, TOKEN_LIMIT)
@@ -38,20 +38,7 @@ pub(crate) fn login(options: &LoginOptions) -> anyhow::Result<ExitCode> {
         None => ask(&short(address))?,
     };
     let token = token.trim_ascii();
-    let before = file.table(profile.as_deref());
-    let others = servers_of(&before, &file.path)?;
-    let others: Vec<Address> = others
-        .into_iter()
-        .filter(|other| other != address)
-        .collect();
-    let kept = token_of(&before, &file.path);
-    if let (Some(other), true) = (others.first(), kept.as_deref().unwrap_or_default() != token) {
-        bail!(
-            "the token is not the one that {} has, and the servers of a profile share one; give {} a profile of its own with --profile NAME",
-            short(other),
-            short(address)
-        );
-    }
+    file.others(profile.as_deref(), address, token)?;
 
     let access = AccessOptions {
         token_file: None,
@@ -71,6 +58,9 @@ pub(crate) fn login(options: &LoginOptions) -> anyhow::Result<ExitCode> {
     }
     Server::connect(address, &access)?;
 
+    // Another command may have changed it since.
+    let (_lock, mut file) = UserFile::locked()?;
+    let others = file.others(profile.as_deref(), address, token)?;
     let names: Vec<Value> = others
         .iter()
         .chain([address])
@@ -98,7 +88,7 @@ pub(crate) fn login(options: &LoginOptions) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn logout(options: &LogoutOptions) -> anyhow::Result<ExitCode> {
-    let mut file = UserFile::open()?;
+    let (_lock, mut file) = UserFile::locked()?;
     let profile = file.profile(options.profile.as_deref())?;
     let profile = profile.as_deref();
     let before = file.table(profile);
@@ -196,15 +186,26 @@ fn store(profile: Option<&str>, token: &[u8]) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
+/// Makes a folder for the user alone, unless it is there.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Waits until no other command has the folder's lock, and takes it.
+fn lock_in(folder: &Path) -> std::io::Result<File> {
+    make_folder(folder)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let lock = options.open(folder.join("config.lock"))?;
+    lock.lock()?;
+    Ok(lock)
+}
+
 /// Writes a file whole, or not at all.
 fn write_file(file: &Path, mode: u32, contents: &[u8]) -> anyhow::Result<()> {
     let action = || format!("could not write {}", file.display());
     let folder = file.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .with_context(action)?;
+    make_folder(folder).with_context(action)?;
     let mut draft = file.as_os_str().to_owned();
     draft.push(format!(".{}", std::process::id()));
     let mut options = OpenOptions::new();
@@ -279,6 +280,15 @@ impl UserFile {
         Self::open_in(&folder)
     }
 
+    /// As [`Self::open`]; other commands do not change it until the lock is dropped.
+    fn locked() -> anyhow::Result<(File, Self)> {
+        let folder =
+            config::personal_folder().context("no home folder: set HOME or XDG_CONFIG_HOME")?;
+        let lock = lock_in(&folder);
+        let lock = lock.with_context(|| format!("could not lock {}", folder.display()))?;
+        Ok((lock, Self::open_in(&folder)?))
+    }
+
     fn open_in(folder: &Path) -> anyhow::Result<Self> {
         let path = folder.join(config::FILE);
         // A link leads to the file that is meant.
@@ -306,6 +316,27 @@ impl UserFile {
             }
         }
         Ok(file)
+    }
+
+    /// The profile's servers but this one, where they share its token.
+    fn others(
+        &self,
+        profile: Option<&str>,
+        address: &Address,
+        token: &[u8],
+    ) -> anyhow::Result<Vec<Address>> {
+        let before = self.table(profile);
+        let mut others = servers_of(&before, &self.path)?;
+        others.retain(|other| other != address);
+        let kept = token_of(&before, &self.path);
+        match others.first() {
+            Some(other) if kept.as_deref().unwrap_or_default() != token => bail!(
+                "the token is not the one that {} has, and the servers of a profile share one; give {} a profile of its own with --profile NAME",
+                short(other),
+                short(address)
+            ),
+            _ => Ok(others),
+        }
     }
 
     /// The profile to change: the one that is named, else the one that is used unless another is named.
@@ -518,5 +549,26 @@ mod tests {
             std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
             1
         );
+    }
+
+    #[test]
+    fn one_command_at_a_time_has_the_lock() {
+        let above = tempfile::tempdir().unwrap();
+        let folder = above.path().join("towline");
+        let lock = lock_in(&folder).unwrap();
+        let (done, taken) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _lock = lock_in(&folder).unwrap();
+                done.send(()).unwrap();
+            });
+            assert!(
+                taken
+                    .recv_timeout(std::time::Duration::from_millis(50))
+                    .is_err()
+            );
+            drop(lock);
+            taken.recv().unwrap();
+        });
     }
 }
