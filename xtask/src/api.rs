@@ -27,15 +27,9 @@ const RUNTIME: (&str, &str) = ("cudart", "CUDA runtime");
 const NCCL: (&str, &str) = ("nccl", "NCCL");
 const LIBRARY: &str = "libtowline_opencl.so";
 
-/// What libraries that are found by their symbols export beside the declared calls: what tells them from a vendor's, and functions that
-/// return no status or are not documented.
-const FURTHER_EXPORTS: &[(&str, &[&str])] = &[
-    ("cuda", &[OWN_LIBRARY]),
-    (
-        "nvml",
-        &[OWN_LIBRARY, "nvmlErrorString", "nvmlInternalGetExportTable"],
-    ),
-];
+/// What NVML's library exports beside the declared calls: functions that return no status or are not documented.
+const NVML_FURTHER: [&str; 2] = ["nvmlErrorString", "nvmlInternalGetExportTable"];
+/// Tells a library that is found by its symbols from a vendor's.
 const OWN_LIBRARY: &str = "towline_library";
 
 /// What loaders look for by `dlsym`. They find everything else through these; one symbol more could take the place of a loader's or an
@@ -147,6 +141,7 @@ fn check(workspace: &Workspace, declared: &Declared, headers: &[PathBuf]) -> Res
             all_hold = false;
         }
     };
+    let jumped = jumped(apis, nccl);
     for (api, title) in apis {
         report(&format!("{title} ids"), ids(workspace, api));
         report(
@@ -159,7 +154,7 @@ fn check(workspace: &Workspace, declared: &Declared, headers: &[PathBuf]) -> Res
             }
             report(
                 &format!("{title} exported symbols"),
-                symbol_exports(workspace, api, nccl),
+                symbol_exports(workspace, api, &jumped),
             );
         } else {
             report("dispatch table", dispatch(api));
@@ -318,19 +313,26 @@ fn exports(workspace: &Workspace) -> Result<String> {
     Ok(format!("{LIBRARY} exports {}", EXPORTS.join(", ")))
 }
 
+/// What the driver library exports for the libraries that jump to it, those of NCCL and of NVML.
+fn jumped(apis: &[(Api, &str)], nccl: &Runtime) -> Vec<String> {
+    let nvml = apis.iter().filter(|(api, _)| api.name == "nvml");
+    let nvml = nvml.flat_map(|(api, _)| emit::export::jumps(api, &NVML_FURTHER));
+    let nccl = nccl.functions.iter().map(emit::nccl::exported);
+    nvml.map(|(_, target)| target).chain(nccl).collect()
+}
+
 /// A library that is found by its symbols exports those of every declared call, and nothing else.
-fn symbol_exports(workspace: &Workspace, api: &Api, nccl: &Runtime) -> Result<String> {
+fn symbol_exports(workspace: &Workspace, api: &Api, jumped: &[String]) -> Result<String> {
     let library = built(workspace, &api.name)?;
     let exported = api.calls.iter().filter(|call| call.exported());
-    let further = FURTHER_EXPORTS.iter().filter(|(of, _)| *of == api.name);
-    let further = further.flat_map(|(_, names)| names.iter().map(|name| (*name).to_owned()));
-    // The functions that `libnccl.so.2` jumps to.
-    let nccl = nccl.functions.iter().filter(|_| api.name == "cuda");
+    let further: Vec<&str> = match api.name.as_str() {
+        "nvml" => NVML_FURTHER.to_vec(),
+        _ => jumped.iter().map(String::as_str).collect(),
+    };
     let declared = exported
         .flat_map(|call| emit::symbols::of(api, call))
         .map(|symbol| symbol.name)
-        .chain(further)
-        .chain(nccl.map(emit::nccl::exported));
+        .chain(further.into_iter().chain([OWN_LIBRARY]).map(str::to_owned));
     same_symbols(&library, exported_symbols(&library)?, declared)
 }
 

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 pub mod emit;
+pub mod jumps;
 pub mod model;
 mod parse;
 pub mod runtime;

@@ -139,7 +139,7 @@ fn what_only_one_dialect_has_is_rust() {
     assert_rust([
         runtime::types(&collectives),
         nccl::exports(&collectives),
-        nccl::jumps(&collectives),
+        towline_api::jumps::emit(&nccl::symbols(&collectives)),
         runtime::methods(&declared),
         runtime::exports(&declared, 12),
         runtime::exports(&declared, 13),

@@ -83,6 +83,8 @@ mod virtual_memory;
 mod written;
 
 use towline_client::raw;
+// Exports the functions that `libnvidia-ml.so.1` jumps to.
+use towline_monitor as _;
 
 pub use driver::Driver;
 

@@ -1,35 +1,30 @@
-//! The NVML library that applications load: `libnvidia-ml.so.1` with the devices of servers.
+//! `libnvidia-ml.so.1`: a jump for each function of NVML to the one of Towline's `libcuda.so.1` that answers it.
 //!
-//! It takes no session and uses no device. What never changes comes with each server's welcome; the rest is asked on the same connection
-//! and kept for a moment ([`towline_client::nvml`]). What would change a device is refused.
-//!
-//! | Module | What it owns |
-//! |---|---|
-//! | [`export`](self) | the C ABI: symbols, panics, forked children |
-//! | `library` | servers, devices, whose a handle is |
-//! | `system`, `device`, `place`, `clock`, `utilization`, `process`, `nvlink`, `event`, `instance` | the calls of each group that are not just passed on |
-//! | `tables` | the undocumented table that nvidia-smi asks for |
+//! The driver library, which the loader brings with this one, holds the code that speaks with servers; a second copy would make packages
+//! a tenth larger. It starts nothing before its functions are called. Other systems have no driver library yet: there, the functions
+//! themselves are in this one.
 
-#![warn(missing_docs)]
 #![allow(
     non_snake_case,
-    clippy::too_many_arguments,
-    reason = "methods are named and shaped like the functions of the C API"
+    unreachable_pub,
+    reason = "programs reach these functions by their symbols, which are those of the C API"
 )]
 
-mod clock;
-mod device;
-mod event;
-mod export;
-mod instance;
-mod library;
-mod nvlink;
-mod place;
-mod process;
-mod system;
-mod tables;
-mod utilization;
+#[cfg(not(target_os = "linux"))]
+use towline_monitor as _;
 
-use towline_client::raw;
+#[cfg(target_os = "linux")]
+#[macro_use]
+#[path = "../../towline-nccl/src/jump.rs"]
+mod jump;
 
-pub use library::Library;
+/// Tells this library from a vendor's (`towline_backend::OWN_LIBRARY_SYMBOL`).
+#[unsafe(no_mangle)]
+#[allow(
+    non_upper_case_globals,
+    reason = "reached by its symbol, named as symbols are"
+)]
+pub static towline_library: u8 = 1;
+
+#[cfg(target_os = "linux")]
+include!(concat!(env!("OUT_DIR"), "/jumps.rs"));

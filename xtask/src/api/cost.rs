@@ -12,7 +12,7 @@ const CRATES: [&str; 6] = [
     "towline-client",
     "towline-cuda",
     "towline-cudart",
-    "towline-nvml",
+    "towline-monitor",
     "towline-opencl",
     "towline-worker",
 ];

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::{arguments, doc, returns, signature, symbols};
+use super::{DRIVER_PREFIX, arguments, doc, returns, signature, symbols};
 use crate::model::{Api, Call, Shape, Type};
 
 /// Whether the call takes a stream by value.
@@ -53,8 +53,9 @@ pub(super) fn functions(api: &Api, call: &Call) -> String {
         let comma = if passed.is_empty() { "" } else { ", " };
         let _ = write!(
             out,
-            "{doc}///\n/// # Safety\n/// The contract of the C function.\n#[allow(non_snake_case, clippy::too_many_arguments)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({signature}){returns} {{\n    {guard}(\"{symbol}\", |driver| {{\n{cleared}        // SAFETY: the application's contract, passed on.\n        unsafe {{ {contract}::{name}(driver{comma}{passed}) }}\n    }})\n}}\n",
+            "{doc}///\n/// # Safety\n/// The contract of the C function.\n#[allow(non_snake_case, clippy::too_many_arguments)]\n{attributes}pub unsafe extern \"C\" fn {symbol}({signature}){returns} {{\n    {guard}(\"{symbol}\", |driver| {{\n{cleared}        // SAFETY: the application's contract, passed on.\n        unsafe {{ {contract}::{name}(driver{comma}{passed}) }}\n    }})\n}}\n",
             doc = doc(call, ""),
+            attributes = attributes(api, &symbol.name),
             symbol = symbol.name,
             cleared = cleared(call),
             name = call.name,
@@ -63,6 +64,27 @@ pub(super) fn functions(api: &Api, call: &Call) -> String {
         );
     }
     out
+}
+
+/// The attributes that export a function. On Linux another library than ours is of jumps to it, and it has a name of its own there: a
+/// program that finds the vendor's library must not find our function first.
+fn attributes(api: &Api, symbol: &str) -> String {
+    if api.dialect().by_version {
+        return "#[unsafe(no_mangle)]\n".into();
+    }
+    format!(
+        "#[cfg_attr(target_os = \"linux\", unsafe(export_name = \"{DRIVER_PREFIX}{symbol}\"))]\n#[cfg_attr(not(target_os = \"linux\"), unsafe(no_mangle))]\n"
+    )
+}
+
+/// The symbols of a library of jumps, each with the driver library's that it jumps to: those of the declared calls, and `further`.
+pub fn jumps(api: &Api, further: &[&str]) -> Vec<(String, String)> {
+    let calls = api.calls.iter().filter(|call| call.exported());
+    let declared = calls.flat_map(|call| symbols::of(api, call));
+    let further = further.iter().map(|name| (*name).to_owned());
+    let all = declared.map(|symbol| symbol.name).chain(further);
+    all.map(|name| (name.clone(), format!("{DRIVER_PREFIX}{name}")))
+        .collect()
 }
 
 /// Emits every exported function, and the lookup of an address by symbol.

@@ -17,6 +17,9 @@ pub mod types;
 
 use crate::model::{Api, Call, Expr, Param, Shape, Type};
 
+/// Beginning of the names by which the driver library exports the functions of libraries that are jumps to it.
+const DRIVER_PREFIX: &str = "towline_";
+
 /// Everything that is generated for one call, for people to read: `cargo xtask api show` and the golden files.
 pub fn show(api: &Api, call: &Call) -> String {
     let mut out = String::new();

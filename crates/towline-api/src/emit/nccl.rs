@@ -5,11 +5,10 @@
 
 use std::fmt::Write;
 
+use super::DRIVER_PREFIX;
 use super::runtime::{returns, signature};
+use crate::jumps;
 use crate::runtime::{Answer, Function, Runtime};
-
-/// Beginning of the names by which the driver library exports functions.
-const PREFIX: &str = "towline_";
 
 /// The symbols of our `libnccl.so.2`, each with the driver library's that it jumps to. Profilers call the forms with a `p`, of which
 /// NCCL has one for every function of its headers.
@@ -28,7 +27,7 @@ pub fn symbols(runtime: &Runtime) -> Vec<(String, String)> {
 
 /// The symbol by which the driver library exports a function.
 pub fn exported(function: &Function) -> String {
-    format!("{PREFIX}{}", function.name)
+    format!("{DRIVER_PREFIX}{}", function.name)
 }
 
 /// The functions that the driver library exports.
@@ -75,15 +74,6 @@ fn failure(ret: &str) -> &'static str {
     }
 }
 
-/// The functions of our `libnccl.so.2`: each jumps to the driver library's, with arguments, stack and return address as they are.
-pub fn jumps(runtime: &Runtime) -> String {
-    let mut out = String::new();
-    for (symbol, target) in symbols(runtime) {
-        let _ = writeln!(out, "jump!({symbol}, \"{target}\");");
-    }
-    out
-}
-
 /// Everything that is generated for one function, for people to read: `cargo xtask api show` and the golden files.
 pub fn show(function: &Function) -> String {
     let one = Runtime {
@@ -93,7 +83,7 @@ pub fn show(function: &Function) -> String {
     format!(
         "// ---- exported by libcuda.so.1\n\n{}\n// ---- exported by libnccl.so.2\n\n{}",
         export(function),
-        jumps(&one)
+        jumps::emit(&symbols(&one))
     )
 }
 

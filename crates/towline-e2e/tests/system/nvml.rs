@@ -1,5 +1,6 @@
 //! NVML of the device in host memory, beside CUDA's view of the same device; and servers that offer CUDA devices only.
 
+use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
 use crate::support::{Client, Server, opencl_program, towline};
@@ -94,13 +95,15 @@ fn cuda_devices_and_sessions_are_shown_beside_the_others() {
 
 #[test]
 fn a_library_of_towlines_own_is_not_taken_for_a_vendors() {
-    let folder = towline();
-    let folder = folder.parent().expect("it lies in a folder");
-    for (option, library) in [
-        ("--cuda", "libtowline_cuda.so"),
-        ("--nvml", "libtowline_nvml.so"),
-    ] {
-        let library = folder.join(library).display().to_string();
+    let folder = tempfile::tempdir().expect("room for a folder");
+    let cuda = folder.path().join("libcuda.so.1");
+    symlink(towline().with_file_name("libtowline_cuda.so"), &cuda).expect("room for a link");
+    // Needs the driver library beside it, and servers follow links before they load.
+    let nvml = folder.path().join("libnvidia-ml.so.1");
+    let library = towline().with_file_name("libtowline_nvml.so");
+    std::fs::copy(library, &nvml).expect("room for a file");
+    for (option, library) in [("--cuda", cuda), ("--nvml", nvml)] {
+        let library = library.display().to_string();
         let mut arguments = vec!["--backend", "null", "--no-jail", option, &library];
         if option == "--nvml" {
             arguments.extend(["--cuda", "null"]);

@@ -5,7 +5,8 @@
 /// # Safety
 /// The contract of the C function.
 #[allow(non_snake_case, clippy::too_many_arguments)]
-#[unsafe(no_mangle)]
+#[cfg_attr(target_os = "linux", unsafe(export_name = "towline_nvmlBothWays"))]
+#[cfg_attr(not(target_os = "linux"), unsafe(no_mangle))]
 pub unsafe extern "C" fn nvmlBothWays(device: nvmlDevice_t, room: *mut nvmlRoom_v1_t) -> nvmlReturn_t {
     guard("nvmlBothWays", |driver| {
         // SAFETY: the application's contract, passed on.

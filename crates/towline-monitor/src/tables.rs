@@ -84,7 +84,11 @@ unsafe extern "C" fn no_processes(
 ///
 /// # Safety
 /// `table` is NULL or writable; `id` is NULL or 16 readable bytes.
-#[unsafe(no_mangle)]
+#[cfg_attr(
+    target_os = "linux",
+    unsafe(export_name = "towline_nvmlInternalGetExportTable")
+)]
+#[cfg_attr(not(target_os = "linux"), unsafe(no_mangle))]
 #[allow(unreachable_pub, reason = "programs reach it by its symbol")]
 pub unsafe extern "C" fn nvmlInternalGetExportTable(
     table: *mut *const c_void,

@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn processes_are_called_as_they_were_started() {
         let own = process_name(std::process::id()).unwrap();
-        assert!(String::from_utf8_lossy(&own).contains("towline_nvml"));
+        assert!(String::from_utf8_lossy(&own).contains("towline_monitor"));
         assert_eq!(process_name(u32::MAX), Err(NVML_ERROR_NOT_FOUND));
     }
 }

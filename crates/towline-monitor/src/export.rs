@@ -30,7 +30,7 @@ fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
         let filter = env_logger::Env::new().filter_or("TOWLINE_LOG", "warn");
-        // This library has a logger of its own: the application's is another copy of `log`, and ours is out of its way.
+        // The library has a logger of its own, unless the driver's functions made it first: the application's is another copy of `log`.
         let _ = env_logger::Builder::from_env(filter)
             .format_target(false)
             .try_init();
@@ -81,7 +81,8 @@ fn texts() -> &'static [(nvmlReturn_t, CString)] {
 }
 
 /// What a status means.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_os = "linux", unsafe(export_name = "towline_nvmlErrorString"))]
+#[cfg_attr(not(target_os = "linux"), unsafe(no_mangle))]
 #[allow(unreachable_pub, reason = "programs reach it by its symbol")]
 pub extern "C" fn nvmlErrorString(result: nvmlReturn_t) -> *const c_char {
     let texts = texts();
@@ -89,15 +90,6 @@ pub extern "C" fn nvmlErrorString(result: nvmlReturn_t) -> *const c_char {
     let found = known.or(texts.last());
     found.map_or(c"".as_ptr(), |(_, text)| text.as_ptr())
 }
-
-/// Tells this library from a vendor's (`towline_backend::OWN_LIBRARY_SYMBOL`).
-#[unsafe(no_mangle)]
-#[allow(
-    non_upper_case_globals,
-    unreachable_pub,
-    reason = "servers reach it by its symbol, named as symbols are"
-)]
-pub static towline_library: u8 = 1;
 
 mod symbols {
     #![allow(
