@@ -3,6 +3,7 @@
 //! Nothing is written before the server has shown that it knows the token too. All servers of a profile share one token, as all servers
 //! that a program is given do; another token goes into another profile.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -13,7 +14,7 @@ use anyhow::{Context, bail};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use toml::{Table, Value};
 use towline_client::access::usual_known_servers;
-use towline_client::config;
+use towline_client::config::{self, Places};
 use towline_sys::signals::BlockedSignals;
 use towline_transport::{Address, read_secret};
 use towline_wire::control::Token;
@@ -29,6 +30,7 @@ const TOKEN_FILE: &str = "token-file";
 const TOKEN_LIMIT: usize = Token::MAX_BYTES + 64;
 
 pub(crate) fn login(options: &LoginOptions) -> anyhow::Result<ExitCode> {
+    let options = &with_variables(options);
     let address = &options.host;
     let file = UserFile::open()?;
     let profile = file.profile(options.profile.as_deref())?;
@@ -44,14 +46,17 @@ pub(crate) fn login(options: &LoginOptions) -> anyhow::Result<ExitCode> {
         token_file: None,
         ..options.access.clone()
     };
-    let chosen = servers::choose(&ServerOptions {
+    let given = servers::settings(&ServerOptions {
         servers: vec![address.to_string()],
         access,
         ..ServerOptions::default()
     })?;
-    let mut access = servers::access(&towline_client::config::Settings {
+    // The profile may be new.
+    let variable = |name: &str| variable(name).filter(|_| name != config::PROFILE);
+    let resolved = config::resolve(&given, None, variable, &Places::of_process(true))?;
+    let mut access = servers::access(&config::Settings {
         token_file: None,
-        ..chosen.settings
+        ..resolved.settings
     })?;
     if !token.is_empty() {
         access.token = Some(Token::from_bytes(token).context("this is no token")?);
@@ -85,6 +90,32 @@ pub(crate) fn login(options: &LoginOptions) -> anyhow::Result<ExitCode> {
         file.path.display()
     );
     Ok(ExitCode::SUCCESS)
+}
+
+/// The options, with variables in place of those that are not given: they are what is tried and kept.
+fn with_variables(options: &LoginOptions) -> LoginOptions {
+    let text = |name: &str| Some(variable(name)?.to_string_lossy().into_owned());
+    let file = |name: &str| variable(name).map(PathBuf::from);
+    let access = options.access.clone();
+    LoginOptions {
+        host: options.host.clone(),
+        profile: options.profile.clone(),
+        access: AccessOptions {
+            token_file: access.token_file.or_else(|| file("TOWLINE_TOKEN_FILE")),
+            tenant: access.tenant.or_else(|| text("TOWLINE_TENANT")),
+            ca: access.ca.or_else(|| file("TOWLINE_CA")),
+            certificate: access.certificate.or_else(|| file("TOWLINE_CERTIFICATE")),
+            key: access.key.or_else(|| file("TOWLINE_KEY")),
+            known_servers: access
+                .known_servers
+                .or_else(|| file("TOWLINE_KNOWN_SERVERS")),
+            ..access
+        },
+    }
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 pub(crate) fn logout(options: &LogoutOptions) -> anyhow::Result<ExitCode> {

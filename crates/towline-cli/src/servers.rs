@@ -83,7 +83,7 @@ pub(crate) fn choose_any(options: &ServerOptions) -> anyhow::Result<Chosen> {
 }
 
 /// The settings by the options alone.
-fn settings(options: &ServerOptions) -> anyhow::Result<Settings> {
+pub(crate) fn settings(options: &ServerOptions) -> anyhow::Result<Settings> {
     let servers = match &options.server_file {
         Some(file) => {
             let text = std::fs::read_to_string(file)
