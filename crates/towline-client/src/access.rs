@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 pub(crate) use towline_transport::is_trusted;
@@ -155,10 +155,13 @@ impl Access {
         if let (Some(file), Some(seen), true) = (self.known_servers.as_deref(), unknown, lasts)
             && let Err(error) = (KnownServers { file }).add(address, seen)
         {
-            log::info!(
-                "the key of {address} is not kept in {}: {error}",
-                file.display()
-            );
+            static ONCE: Once = Once::new();
+            ONCE.call_once(|| {
+                log::warn!(
+                    "the key of {address} could not be kept in {}: {error}; another server would not be told from it next time",
+                    file.display()
+                );
+            });
         }
     }
 }

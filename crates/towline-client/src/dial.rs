@@ -75,7 +75,7 @@ pub enum DialError {
     Random,
     /// The server has another key than before.
     #[error(
-        "{server} has another key than it had before ({seen}): it is not the same server, or it was set up anew; if that is so, run \
+        "{server} has another key than it had before, now {seen}: it is not the same server, or it was set up anew; if that is so, run \
          `towline servers forget {server}`, which removes its line from {file}"
     )]
     ServerKeyChanged {
