@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use towline_client::access::Access;
 use towline_client::dial::DialError;
 use towline_transport::{Address, TransportError};
-use towline_wire::control::{HandshakeError, RejectCode};
+use towline_wire::control::{HandshakeError, RejectCode, Status};
 use towline_wire::cuda;
 use towline_wire::opencl::CL_DEVICE_NAME;
 use towline_wire::snapshot::Snapshot;
@@ -23,6 +23,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Attempts at a server that has too many connections at once, and the pause between them.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
+/// The longest time that a session waits for a place on a full server.
+const PLACE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The servers' offer.
 pub(crate) struct Offer {
@@ -38,6 +40,8 @@ enum Answer {
     Devices(Vec<(String, &'static str)>, bool),
     /// It answered, and has no device.
     Nothing(String),
+    /// It has devices, perhaps, and begins no session.
+    NoPlace(String),
     /// It did not answer, or did not let this client in.
     Failed(String),
 }
@@ -131,6 +135,11 @@ fn answer(address: &Address, access: &Access, all: bool) -> Answer {
             Err(error) => return Answer::Failed(format!("{error:#}")),
         }
     };
+    match place(&mut server) {
+        Ok(None) => {}
+        Ok(Some(why)) => return Answer::NoPlace(why),
+        Err(error) => return Answer::Failed(format!("{}: {error:#}", short(address))),
+    }
     let mut devices: Vec<(String, &'static str)> = Snapshot::decode(&server.snapshot)
         .map(|snapshot| {
             let name = |answers: &towline_wire::snapshot::Answers| answers.text(CL_DEVICE_NAME);
@@ -154,6 +163,38 @@ fn answer(address: &Address, access: &Access, all: bool) -> Answer {
         true => Answer::Nothing(why),
         false => Answer::Devices(devices, server.identity.collectives),
     }
+}
+
+/// Waits for a place as a session does; tells why there is none.
+fn place(server: &mut Server) -> anyhow::Result<Option<String>> {
+    let deadline = Instant::now() + PLACE_LIMIT;
+    loop {
+        let status = server.status()?;
+        let why = no_place(&status);
+        if why.is_none() || status.draining || Instant::now() >= deadline {
+            return Ok(why);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Why a server begins no session, as far as this client may see.
+fn no_place(status: &Status) -> Option<String> {
+    let most = status.max_sessions;
+    match status.draining {
+        true => Some("it shuts down and begins no session".to_owned()),
+        false if places_in_use(status) < most => None,
+        false => Some(format!("all its sessions are in use ({most} of {most})")),
+    }
+}
+
+/// Sessions that hold a place. Those that are cut off give way to new ones.
+pub(crate) fn places_in_use(status: &Status) -> u32 {
+    let held = status
+        .sessions
+        .iter()
+        .filter(|session| session.away_ms == 0);
+    u32::try_from(held.count()).unwrap_or(u32::MAX)
 }
 
 /// Whether a server is there but has no time: many programs start at once.
@@ -185,6 +226,7 @@ fn line(answers: &[(Address, Option<Answer>)], visible: Option<&str>) -> String 
         match answer {
             Some(Answer::Devices(devices, _)) => format!("{server}: {}", counted(devices)),
             Some(Answer::Nothing(_)) => format!("{server}: no device"),
+            Some(Answer::NoPlace(_)) => format!("{server}: no place"),
             Some(Answer::Failed(_)) => format!("{server}: no answer"),
             None => format!("{server}: no answer yet"),
         }
@@ -225,7 +267,9 @@ fn refusal(answers: &[(Address, Option<Answer>)], origin: &str) -> String {
         .iter()
         .map(|(server, answer)| match answer {
             Some(Answer::Failed(why)) => why.clone(),
-            Some(Answer::Nothing(why)) => format!("{} answers, but {why}", short(server)),
+            Some(Answer::Nothing(why) | Answer::NoPlace(why)) => {
+                format!("{} answers, but {why}", short(server))
+            }
             Some(Answer::Devices(..)) | None => format!("{} did not answer", short(server)),
         })
         .collect();
@@ -238,6 +282,8 @@ fn refusal(answers: &[(Address, Option<Answer>)], origin: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use towline_wire::control::SessionStatus;
+
     use super::*;
 
     fn server(text: &str) -> Address {
@@ -299,6 +345,26 @@ mod tests {
             "gpu1 refused; gpu2 answers, but it has no OpenCL device (named in /etc/towline/servers)"
         );
         assert!(!refusal(&answers, "--server").contains("named in"));
+    }
+
+    #[test]
+    fn server_without_a_place_is_refused() {
+        let session = |away_ms| SessionStatus {
+            away_ms,
+            ..SessionStatus::default()
+        };
+        let with = |sessions: &[u64], draining| {
+            no_place(&Status {
+                max_sessions: 2,
+                draining,
+                sessions: sessions.iter().copied().map(session).collect(),
+                ..Status::default()
+            })
+        };
+        assert_eq!(with(&[0], false), None);
+        assert_eq!(with(&[0, 7], false), None, "one is cut off");
+        assert!(with(&[0, 0], false).unwrap().contains("2 of 2"));
+        assert!(with(&[], true).unwrap().contains("shuts down"));
     }
 
     #[test]

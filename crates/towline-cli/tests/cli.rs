@@ -483,6 +483,22 @@ fn worker_started_by_hand_says_that_it_is_not_meant_to_be() {
     );
 }
 
+#[test]
+fn token_that_cannot_be_printed_is_said_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tenants");
+    let output = towline()
+        .args(["tenant", "--tenants-file"])
+        .arg(&file)
+        .args(["add", "anna"])
+        .stdout(std::fs::File::create("/dev/full").unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let text = err(&output);
+    assert!(text.contains("towline tenant rotate anna"), "{text}");
+}
+
 /// A folder for XDG_CONFIG_HOME with this `towline/config.toml`.
 fn config(text: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -598,6 +614,29 @@ fn login_keeps_the_token_that_a_server_knows() {
     assert!(!kept.exists());
     let again = towline(&["logout", &other.address], "");
     assert!(err(&again).contains("does not name"), "{}", err(&again));
+}
+
+#[test]
+fn login_takes_and_keeps_variables() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = token_file(&folder, "a secret of enough bytes\n");
+    let server = Server::start(&["--token-file", &token]);
+    let known = folder.path().join("known").display().to_string();
+    let login = towline()
+        .args(["login", &server.address])
+        .env("HOME", folder.path())
+        .env("XDG_STATE_HOME", folder.path().join("state"))
+        .env("XDG_CONFIG_HOME", folder.path())
+        .env("TOWLINE_TOKEN_FILE", &token)
+        .env("TOWLINE_KNOWN_SERVERS", &known)
+        .env("TOWLINE_PROFILE", "lab")
+        .output()
+        .unwrap();
+    assert!(login.status.success(), "{}", err(&login));
+    let text = std::fs::read_to_string(folder.path().join("towline/config.toml")).unwrap();
+    for part in ["[profile.lab]", "token-lab", &known] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 /// The finding of `towline doctor` about this machine's PyTorch.
@@ -769,6 +808,34 @@ fn program_is_not_started_where_no_server_answers() {
         (Some(0), "started\n")
     );
     assert_eq!(err(&alive), "");
+}
+
+#[test]
+fn program_is_not_started_on_a_full_server() {
+    let (_, folder) = towline_run(&[]);
+    let server = Server::start(&["--max-sessions", "1"]);
+    let run = |options: &[&str]| {
+        let mut command = towline();
+        command.args(["run", "--server", &server.address]);
+        command.args(options).args(["--", "echo", "started"]);
+        command
+            .env(
+                "TOWLINE_LIBRARY",
+                folder.path().join("libtowline_opencl.so"),
+            )
+            .env("XDG_RUNTIME_DIR", folder.path());
+        command.output().unwrap()
+    };
+    assert_eq!(run(&[]).status.code(), Some(0));
+    let access = towline_client::access::Access::default();
+    let address = server.address.parse().unwrap();
+    let session = towline_client::opencl::Remote::connect_as(&address, &access).unwrap();
+    let full = run(&[]);
+    assert_eq!((full.status.code(), out(&full).as_str()), (Some(125), ""));
+    assert!(err(&full).contains("1 of 1"), "{}", err(&full));
+    assert_eq!(out(&run(&["--allow-none"])), "started\n");
+    drop(session);
+    assert_eq!(out(&run(&[])), "started\n");
 }
 
 #[test]

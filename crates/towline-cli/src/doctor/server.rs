@@ -15,6 +15,7 @@ use towline_wire::snapshot::Snapshot;
 use super::pytorch::PyTorch;
 use super::{Finding, State};
 use crate::ask::Server;
+use crate::probe::places_in_use;
 use crate::servers;
 use crate::table;
 
@@ -353,7 +354,7 @@ fn bandwidth(measured: &Bandwidth) -> Finding {
 
 /// Sessions of the server, where that is worth a word.
 fn sessions(status: &Status) -> Option<Finding> {
-    let used = status.sessions.len() as u32;
+    let used = places_in_use(status);
     if status.draining {
         let finding = Finding::new(
             "sessions",
