@@ -705,8 +705,7 @@ pub(crate) struct RunOptions {
     #[arg(
         value_name = "PROGRAM",
         required_unless_present = "restore",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
+        trailing_var_arg = true
     )]
     pub(crate) program: Vec<OsString>,
 }
@@ -820,12 +819,7 @@ pub(crate) struct SlurmRunOptions {
     #[arg(long)]
     pub(crate) comment: bool,
     /// The program and its arguments
-    #[arg(
-        value_name = "PROGRAM",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     pub(crate) program: Vec<OsString>,
 }
 
@@ -1098,8 +1092,7 @@ pub(crate) struct TraceOptions {
     #[arg(
         value_name = "COMMAND",
         required_unless_present = "collect",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
+        trailing_var_arg = true
     )]
     pub(crate) program: Vec<OsString>,
 }

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches};
 use toml::Value;
@@ -50,8 +50,24 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
         }
     }
     let mut command = Cli::command();
-    let matches = command.try_get_matches_from_mut(all)?;
+    let matches = command.try_get_matches_from_mut(all);
+    let matches = matches.map_err(|error| with_advice(error, arguments))?;
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// An unknown option before a program is mistyped: the usual advice, to have it taken for the program, is wrong.
+fn with_advice(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let words: Vec<_> = arguments.iter().skip(1).take(2).collect();
+    let starts_program = words
+        .first()
+        .is_some_and(|word| *word == "run" || *word == "trace")
+        || words == ["slurm", "run"];
+    if starts_program && error.kind() == ErrorKind::UnknownArgument {
+        let advice = "options of towline come first, then `--`, then the program with its own";
+        let advice = ContextValue::StyledStrs(vec![advice.into()]);
+        error.insert(ContextKind::Suggested, advice);
+    }
+    error
 }
 
 /// The options of `towline serve` as they are now in its file.
@@ -245,6 +261,39 @@ mod tests {
             .unwrap();
         let given = given.subcommand_matches(SERVE).unwrap();
         assert_eq!(arguments_of(&text, given).unwrap().len(), LIVE.len());
+    }
+
+    #[test]
+    fn mistyped_option_is_not_the_program() {
+        let parsed = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(Into::into).collect();
+            parse(&words)
+        };
+        for start in ["run --server a", "trace", "slurm run"] {
+            for rest in ["--bogus -- true", "--bogus true", "-z true"] {
+                let line = format!("towline {start} {rest}");
+                let error = parsed(&line).unwrap_err();
+                let text = error.to_string();
+                assert_eq!(error.exit_code(), 2, "{line}");
+                let option = rest.split(' ').next().unwrap();
+                assert!(text.contains(&format!("'{option}'")), "{text}");
+                assert!(text.contains("then `--`, then the program"), "{text}");
+                assert!(!text.contains("as a value"), "{text}");
+            }
+        }
+        for (line, program) in [
+            ("towline run -- prog -x --server b", "prog -x --server b"),
+            (
+                "towline run --server a prog -x --bogus -- y",
+                "prog -x --bogus -- y",
+            ),
+            ("towline run -- prog -- -x", "prog -- -x"),
+        ] {
+            let Command::Run(options) = parsed(line).unwrap().command else {
+                panic!("{line}")
+            };
+            assert_eq!(options.program.join(OsStr::new(" ")), program, "{line}");
+        }
     }
 
     #[test]
