@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -297,10 +297,12 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
             entry.change(changes);
             store.entries.insert(name.clone(), entry);
             store.save().with_context(action)?;
-            issued.hand_out(serde_json::json!({ "name": name }))?;
+            let handed = issued.hand_out(serde_json::json!({ "name": name }));
+            handed.with_context(|| lost(name))?;
         }
         TenantCommand::List { json } => {
-            let entries = Store::open(file, false)?.entries;
+            let action = || format!("could not read the tenants file {}", file.display());
+            let entries = Store::open(file, false).with_context(action)?.entries;
             match json {
                 true => say!("{:#}", listed(&entries)),
                 false => say!("{}", render(&entries).trim_end()),
@@ -322,7 +324,8 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
             let mut store = Store::open(file, false).with_context(action)?;
             store.find(name)?.token.clone_from(&issued.token);
             store.save().with_context(action)?;
-            issued.hand_out(serde_json::json!({ "name": name }))?;
+            let handed = issued.hand_out(serde_json::json!({ "name": name }));
+            handed.with_context(|| lost(name))?;
         }
         TenantCommand::Set { name, changes } => {
             let mut store = Store::open(file, false).with_context(action)?;
@@ -331,6 +334,13 @@ pub(crate) fn run(options: &TenantOptions) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The tenant has a new token that nobody knows.
+fn lost(name: &str) -> String {
+    format!(
+        "the tenants file is changed, but the new token of `{name}` is lost; make another with `towline tenant rotate {name}`"
+    )
 }
 
 /// The tenants without their tokens; a limit that is not set is null.
@@ -463,12 +473,7 @@ impl Store {
         })?;
         let mut name = file.as_os_str().to_owned();
         name.push(".lock");
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&name)
+        let lock = open_lock(Path::new(&name))
             .with_context(|| format!("could not open {}", Path::new(&name).display()))?;
         lock.lock()?;
         let entries = match make && !file.exists() {
@@ -493,9 +498,33 @@ impl Store {
         let text = HEADING.to_owned() + &toml::to_string(&self.entries)?;
         let mut draft = NamedTempFile::new_in(folder_of(&self.file))?;
         draft.write_all(text.as_bytes())?;
+        give_to_owner_of(folder_of(&self.file), draft.as_file())?;
         draft.as_file().sync_all()?;
         draft.persist(&self.file)?;
         Ok(())
+    }
+}
+
+/// Opens the lock of a tenants file, or makes it.
+fn open_lock(path: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => options.open(path),
+        made => {
+            let made = made?;
+            give_to_owner_of(folder_of(path), &made)?;
+            Ok(made)
+        }
+    }
+}
+
+/// Gives a file that this process has made to the owner of its folder, where root makes it for a service: the service is to read it.
+fn give_to_owner_of(folder: &Path, file: &File) -> std::io::Result<()> {
+    let owner = folder.metadata()?;
+    match rustix::process::geteuid().is_root() && owner.uid() != 0 {
+        true => fchown(file, Some(owner.uid()), Some(owner.gid())),
+        false => Ok(()),
     }
 }
 
@@ -566,6 +595,34 @@ mod tests {
             let out = self.path(&format!("token.{name}"));
             self.tenant(&["add", name, "--token-out", &out]).unwrap();
             crate::servers::read_token(out.as_ref()).unwrap()
+        }
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let tried = Tried::new();
+        for arguments in [&["list"][..], &["rotate", "anna"]] {
+            let error = tried.tenant(arguments).unwrap_err();
+            assert!(error.contains(&tried.path("tenants")), "{error}");
+        }
+    }
+
+    #[test]
+    fn file_of_root_belongs_to_its_folders_owner() {
+        const OWNER: u32 = 65_533;
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let tried = Tried::new();
+        std::os::unix::fs::chown(tried.folder.path(), Some(OWNER), Some(OWNER)).unwrap();
+        tried.add("anna");
+        for name in ["tenants", "tenants.lock"] {
+            let made = std::fs::metadata(tried.path(name)).unwrap();
+            assert_eq!(
+                (made.uid(), made.gid(), made.mode() & 0o777),
+                (OWNER, OWNER, 0o600),
+                "{name}"
+            );
         }
     }
 
