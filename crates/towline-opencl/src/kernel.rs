@@ -498,7 +498,8 @@ impl KernelCalls for Platform {
     ) -> Result<(), cl_int> {
         let kernel = get::<Kernel>(kernel)?;
         crate::svm::expect(&kernel.context)?;
-        if param_value.is_null() || param_value_size == 0 {
+        // No pointers at all unset those set before.
+        if param_value.is_null() != (param_value_size == 0) {
             return Err(CL_INVALID_VALUE);
         }
         match param_name {

@@ -209,6 +209,10 @@ fn kernel_follows_pointers_between_allocations(cl: &Fixture) -> Verdict {
     map(cl, &queue, &inner, 16)?;
     assert_eq!(words(&mut inner, 4), [40, 41, 42, 43]);
     unmap(cl, &queue, &inner)?;
+    call!(
+        cl,
+        clSetKernelExecInfo(kernel.raw(), name, 0, std::ptr::null())
+    )?;
     Ok(cl.finish(&queue)?)
 }
 

@@ -247,13 +247,18 @@ impl Session {
             Ok(_) if strange => CL_INVALID_VALUE,
             Ok(kernel) => {
                 let words = aligned(request.value);
+                let value = if request.value.is_empty() {
+                    std::ptr::null()
+                } else {
+                    words.as_ptr().cast()
+                };
                 // SAFETY: the kernel is live, the words hold at least as many bytes as the value; addresses are the session's own.
                 unsafe {
                     self.api.clSetKernelExecInfo(
                         kernel.cast(),
                         request.param_name,
                         request.value.len(),
-                        words.as_ptr().cast(),
+                        value,
                     )
                 }
             }
