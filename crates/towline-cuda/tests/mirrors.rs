@@ -656,6 +656,21 @@ fn free_whose_wait_fails_frees() {
 }
 
 #[test]
+fn memory_freed_at_once_waits_for_its_zeros() {
+    let program = Program::new();
+    program.managed(1 << 20);
+    let memory = program.managed(1 << 20);
+    let free = |driver: &towline_cuda::Driver| {
+        // SAFETY: it was allocated, and nobody uses it.
+        unsafe { driver.cuMemFree_v2(at(memory)) }
+    };
+    let (freed, waits) = program.machine.costs(free);
+    // For the zeros, which are written on a stream of the driver's own, and for the end of the mapping.
+    assert_eq!((freed, waits), (CUDA_SUCCESS, 2));
+    program.machine.leave();
+}
+
+#[test]
 fn memory_of_a_stream_that_ended_is_everybodys() {
     let program = Program::new();
     let (driver, stream) = (&program.machine.driver, program.machine.stream());
