@@ -152,7 +152,11 @@ impl Device {
 
     fn part_of(parent: &Ref<Self>, raw: cl_device_id) -> Self {
         Self {
-            limits: Limits::read(&parent.provider, Shared(raw)),
+            limits: Limits {
+                // The provider tells it of whole devices.
+                family: parent.limits.family.clone(),
+                ..Limits::read(&parent.provider, Shared(raw))
+            },
             provider: Arc::clone(&parent.provider),
             raw: Shared(raw),
             platform: parent.platform,

@@ -197,11 +197,15 @@ impl Program {
         }
     }
 
-    /// Whether it was never compiled for a device.
+    /// Whether it was never compiled for a device, nor for one that this is a part of.
     fn was_never_built(&self, device: &Ref<Device>) -> bool {
         let build = self.build();
-        let has_options = build.options.iter().any(|(of, _)| of.0 == device.handle());
-        !has_options
+        let mut wholes = std::iter::successors(Some(device), |device| device.parent.as_ref());
+        let has_options = |device: &Ref<Device>| {
+            let mut built = build.options.iter();
+            built.any(|(of, _)| of.0 == device.handle())
+        };
+        !wholes.any(has_options)
     }
 
     /// Whether there is nothing but its source on a part.

@@ -13,6 +13,7 @@ rules![partition:
     kernel_runs_on_a_part,
     part_has_reference_counts,
     partition_in_an_unknown_way_is_invalid_value,
+    program_of_the_whole_is_built_for_parts,
 ];
 
 /// Parts of one unit each.
@@ -134,5 +135,28 @@ fn partition_in_an_unknown_way_is_invalid_value(cl: &Fixture) -> Verdict {
         "the device cannot be divided",
     )?;
     assert_eq!(divided.code(), CL_INVALID_VALUE);
+    Ok(())
+}
+
+fn program_of_the_whole_is_built_for_parts(cl: &Fixture) -> Verdict {
+    let parts = parts(cl)?;
+    let whole = cl.device();
+    let devices = [parts[0].raw(), whole];
+    let user = ptr::null_mut();
+    let context = create!(
+        cl,
+        clCreateContext(ptr::null(), 2, devices.as_ptr(), None, user)
+    )?;
+    let program = cl.program(&context, super::fixture::KERNELS)?;
+    let options = ptr::null();
+    call!(
+        cl,
+        clBuildProgram(program.raw(), 1, &raw const whole, options, None, user)
+    )?;
+    for device in devices {
+        let query = CL_PROGRAM_BUILD_STATUS;
+        let status = info!(cl, clGetProgramBuildInfo(program.raw(), device, query))?;
+        assert_eq!(status.number() as i32, CL_BUILD_SUCCESS);
+    }
     Ok(())
 }
