@@ -2,7 +2,7 @@
 
 use towline_api::{emit::export, jumps};
 
-/// What the library exports beside the declared calls.
+/// Functions that the library exports beside the declared calls.
 const FURTHER: [&str; 2] = ["nvmlErrorString", "nvmlInternalGetExportTable"];
 
 fn main() {

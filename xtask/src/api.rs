@@ -313,7 +313,7 @@ fn exports(workspace: &Workspace) -> Result<String> {
     Ok(format!("{LIBRARY} exports {}", EXPORTS.join(", ")))
 }
 
-/// What the driver library exports for the libraries that jump to it, those of NCCL and of NVML.
+/// Symbols that the driver library exports for the libraries that jump to it, those of NCCL and of NVML.
 fn jumped(apis: &[(Api, &str)], nccl: &Runtime) -> Vec<String> {
     let nvml = apis.iter().filter(|(api, _)| api.name == "nvml");
     let nvml = nvml.flat_map(|(api, _)| emit::export::jumps(api, &NVML_FURTHER));

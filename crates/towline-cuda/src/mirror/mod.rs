@@ -1160,7 +1160,7 @@ impl Driver {
         let ended = acting.and_then(|acting| {
             // As the driver: what uses it is waited for, and the memory is free whatever became of that.
             let waited = acting.synchronise_all();
-            // What was sent to it is on a stream that the application does not know.
+            // Data sent to it are on a stream that the application does not know.
             let sent = mirror.await_pushed();
             let given_back = mirror.give_back(acting.actor);
             waited.and(sent).and(given_back)
