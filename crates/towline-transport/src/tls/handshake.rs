@@ -332,7 +332,7 @@ fn receive(
 fn failed(stream: &dyn Connection, error: &Error) -> TransportError {
     TransportError::Tls {
         peer: stream.peer(),
-        reason: error.to_string(),
+        reason: super::refusal::reason(error),
     }
 }
 

@@ -65,6 +65,12 @@ impl Identity {
         Ok(Self(Arc::new(certified.map_err(unusable)?)))
     }
 
+    /// The last second at which its certificate is valid, since 1970.
+    pub fn end(&self) -> Option<u64> {
+        let end = super::refusal::end(self.0.end_entity_cert().ok()?)?;
+        Some(end.as_secs())
+    }
+
     /// What its holder is recognised by.
     pub fn fingerprint(&self) -> Result<Fingerprint, TransportError> {
         let own = self.0.end_entity_cert().map_err(unusable)?;

@@ -14,6 +14,7 @@ mod exporter;
 mod handshake;
 mod identity;
 mod record;
+mod refusal;
 
 pub use connection::TlsConnection;
 pub use handshake::{ClientTls, ServerTls};

@@ -396,11 +396,16 @@ impl Site {
     }
 
     fn identity(&self, name: &str) -> Identity {
+        self.identity_of(name, (1975, 1, 1), (4096, 1, 1))
+    }
+
+    /// One that is valid between two days.
+    fn identity_of(&self, name: &str, from: (i32, u8, u8), to: (i32, u8, u8)) -> Identity {
+        let day = |(year, month, day)| rcgen::date_time_ymd(year, month, day);
         let key = rcgen::KeyPair::generate().unwrap();
-        let certificate = rcgen::CertificateParams::new(vec![name.to_owned()])
-            .unwrap()
-            .signed_by(&key, &self.issuer)
-            .unwrap();
+        let mut parameters = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        (parameters.not_before, parameters.not_after) = (day(from), day(to));
+        let certificate = parameters.signed_by(&key, &self.issuer).unwrap();
         Identity::from_pem(certificate.pem().as_bytes(), key.serialize_pem().as_bytes()).unwrap()
     }
 }
@@ -429,6 +434,41 @@ fn authority_vouches_for_the_name_of_a_server() {
     assert!(!meets(&client(site.authority(), "gpu2.example"), &tls));
     assert!(!meets(&client(other.authority(), "gpu1.example"), &tls));
     assert!(!meets(&client(site.authority(), "gpu1.example"), &server()));
+}
+
+#[test]
+fn refused_certificates_come_with_advice() {
+    let (site, other) = (Site::new(), Site::new());
+    let (past, future) = ((2001, 2, 3), (4000, 1, 1));
+    let told = |identity: Identity, authority: Authority| {
+        let tls = ServerTls {
+            identity,
+            authority: None,
+        };
+        let client = ClientTls {
+            authority: Some((authority, "gpu1.example".into())),
+            identity: None,
+        };
+        let TransportError::Tls { reason, .. } = shake(&client, &tls).0.err().unwrap() else {
+            panic!("another error")
+        };
+        assert!(reason.contains("; ") && !reason.contains('"'), "{reason}");
+        reason
+    };
+    let expired = site.identity_of("gpu1.example", (2000, 1, 1), past);
+    assert_eq!(expired.end(), Some(981_158_400));
+    let expired = told(expired, site.authority());
+    assert!(expired.contains("ended on 2001-02-03"), "{expired}");
+    let early = site.identity_of("gpu1.example", future, (4001, 1, 1));
+    let early = told(early, site.authority());
+    assert!(early.contains("valid from 4000-01-01 on"), "{early}");
+    let stranger = told(other.identity("gpu1.example"), site.authority());
+    assert!(stranger.contains("--ca"), "{stranger}");
+    let named = told(site.identity("gpu2.example"), site.authority());
+    assert!(
+        named.contains("is for gpu2.example, not for gpu1.example"),
+        "{named}"
+    );
 }
 
 #[test]
