@@ -141,7 +141,8 @@ impl Access {
         }
         let unknown = match (self.known_servers.as_deref(), seen) {
             (Some(file), Some(seen)) => KnownServers { file }.check(address, seen)?,
-            _ => None,
+            (None, seen) => seen,
+            (Some(_), None) => None,
         };
         if self.only_known && (self.known_servers.is_none() || unknown.is_some()) {
             let server = address.to_string();
@@ -152,17 +153,23 @@ impl Access {
 
     /// Keeps the key of a server that has proven itself, unless it makes another whenever it starts.
     pub(crate) fn remember(&self, address: &Address, unknown: Option<Fingerprint>, lasts: bool) {
-        if let (Some(file), Some(seen), true) = (self.known_servers.as_deref(), unknown, lasts)
-            && let Err(error) = (KnownServers { file }).add(address, seen)
-        {
-            static ONCE: Once = Once::new();
-            ONCE.call_once(|| {
-                log::warn!(
-                    "the key of {address} could not be kept in {}: {error}; another server would not be told from it next time",
-                    file.display()
-                );
-            });
-        }
+        let (Some(seen), true) = (unknown, lasts) else {
+            return;
+        };
+        let why = match self.known_servers.as_deref() {
+            None => "there is no home folder".to_owned(),
+            Some(file) => match (KnownServers { file }).add(address, seen) {
+                Ok(()) => return,
+                Err(error) => format!("{}: {error}", file.display()),
+            },
+        };
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            log::warn!(
+                "the key of {address} is not kept ({why}): another server would not be told from it next time; name a file in --known-servers or \
+                 TOWLINE_KNOWN_SERVERS"
+            );
+        });
     }
 }
 
@@ -227,7 +234,7 @@ fn explain(address: &Address, error: TransportError) -> DialError {
             DialError::Handshake { server, why }
         }
         Ok(_) => DialError::ClearServer { server },
-        Err(source) => DialError::Control { server, source },
+        Err(seen) => DialError::Control { server, seen },
     }
 }
 
@@ -400,6 +407,9 @@ mod tests {
             ..known
         };
         assert!(keeps_none.identify(&server, Some(FIRST)).is_err());
+        let takes_any = Access::default();
+        let seen = takes_any.identify(&server, Some(FIRST)).unwrap();
+        assert_eq!(seen, Some(FIRST), "it is warned of");
         assert_eq!(
             keeps_none
                 .identify(&address("127.0.0.1:7140"), Some(FIRST))

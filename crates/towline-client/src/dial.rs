@@ -40,13 +40,15 @@ pub enum DialError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A message of the control protocol was none.
-    #[error("{server} does not speak Towline's protocol: is the port right?")]
+    #[error(
+        "{server} does not speak Towline's protocol{}: is the port right?",
+        detail(seen)
+    )]
     Control {
         /// The server.
         server: String,
         /// What was seen.
-        #[source]
-        source: ControlError,
+        seen: ControlError,
     },
     /// A file of keys or certificates cannot be used.
     #[error("cannot use {path}: {why}")]
@@ -143,6 +145,14 @@ fn reason(why: &HandshakeError) -> String {
     match why {
         HandshakeError::Rejected(reject) => reject.to_string(),
         why => why.to_string(),
+    }
+}
+
+/// What a message shows, unless that it is none.
+fn detail(seen: &ControlError) -> String {
+    match seen {
+        ControlError::BadMagic => String::new(),
+        other => format!(" ({other})"),
     }
 }
 
@@ -419,9 +429,9 @@ pub(crate) fn next_frame(
 ) -> Result<Option<Vec<u8>>, DialError> {
     let deadline = Instant::now() + limit;
     loop {
-        let frame = buffer.next_frame().map_err(|source| DialError::Control {
+        let frame = buffer.next_frame().map_err(|seen| DialError::Control {
             server: server.into(),
-            source,
+            seen,
         })?;
         if frame.is_some() {
             return Ok(frame);

@@ -20,13 +20,22 @@ pub const KEPT_MEMORY: &str = "TOWLINE_KEPT_MEMORY_MIB";
 
 /// A server that gave no session.
 #[derive(Debug, thiserror::Error)]
-#[error("no session with {server}: {source}")]
+#[error("{}", named(server, source))]
 pub struct Unreachable {
     /// Its address.
     pub server: String,
     /// Why.
     #[source]
     pub source: DialError,
+}
+
+/// A cause that names its server says all.
+fn named(server: &str, cause: &DialError) -> String {
+    let text = cause.to_string();
+    match text.contains(server) {
+        true => text,
+        false => format!("no session with {server}: {text}"),
+    }
 }
 
 /// Begins an OpenCL session with every server that environment or files name, all at once, in their order. Where none is named it costs a look for

@@ -236,7 +236,7 @@ impl Place {
                 "it answers {} to a session that is to go on",
                 other.name()
             ))),
-            Err(source) => Err(DialError::Control { server, source }.into()),
+            Err(seen) => Err(DialError::Control { server, seen }.into()),
         }
     }
 }

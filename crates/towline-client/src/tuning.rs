@@ -48,9 +48,12 @@ pub fn tuning() -> &'static Tuning {
     static TUNING: OnceLock<Tuning> = OnceLock::new();
     TUNING.get_or_init(|| {
         let number = |name: &str| {
-            std::env::var(name)
-                .ok()
-                .and_then(|value| value.trim().parse::<u64>().ok())
+            let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+            let number = value.trim().parse::<u64>().ok();
+            if number.is_none() {
+                log::warn!("{name}={value} is no number: it has no effect");
+            }
+            number
         };
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let usual = if cores >= 4 { 50 } else { 0 };
