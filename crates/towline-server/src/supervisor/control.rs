@@ -581,12 +581,12 @@ fn run_session(
     // The worker and what it holds are gone before the place is free for the next client.
     worker.ask_statistics();
     worker.ask_to_end();
-    if !worker.wait_reaped(WORKER_END_LIMIT) {
+    let hangs = !worker.wait_reaped(WORKER_END_LIMIT);
+    if hangs {
         log::error!(
             "session {id}: worker {} does not die: it hangs in the kernel",
             worker.pid()
         );
-        worker.keep(seat);
     }
     if let Some(group) = entered {
         group.remove();
@@ -637,7 +637,10 @@ fn run_session(
         session.since.elapsed().as_secs_f64()
     );
     // Both tell its end before anyone hears that it is gone.
-    drop(place);
+    if hangs {
+        place.outlive_session();
+        worker.keep(seat, place);
+    }
     result
 }
 

@@ -111,11 +111,11 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Connections that have not proven themselves, at once.
 const MAX_UNPROVEN: usize = 256;
-/// How old one of them must be before it makes place for a new one; until then new ones wait to be accepted. An honest client is through
-/// in milliseconds, so only those who flood us lose theirs.
-const UNPROVEN_GRACE: Duration = Duration::from_secs(1);
+/// How old one of them must be before it makes place for a new one; until then new ones wait to be accepted, whoever they are of. An honest
+/// client is through in milliseconds, so only those who flood us lose theirs. All that the system lets wait come in within a second.
+const UNPROVEN_GRACE: Duration = Duration::from_millis(200);
 /// The same for one that has said nothing yet.
-const SILENT_GRACE: Duration = Duration::from_millis(100);
+const SILENT_GRACE: Duration = Duration::from_millis(50);
 /// How long a client may wait for a worker to start: loading a driver on a machine with many devices takes seconds.
 const WORKER_START_LIMIT: Duration = Duration::from_secs(60);
 
@@ -341,7 +341,7 @@ struct Shared {
     most_sessions: u32,
     /// The limits of one session, from now on.
     quota: Mutex<Quota>,
-    sessions: SessionTable,
+    sessions: Arc<SessionTable>,
     peer_tickets: PeerTickets,
     /// Workers for OpenCL; in the error, why there are none.
     pool: Result<Arc<WorkerPool>, String>,
@@ -423,6 +423,9 @@ impl Supervisor {
             metrics.check()?;
         }
         check_separation(&config)?;
+        // It tells of all tenants, and workers may have our own user.
+        let told = config.audit_log.as_deref().map(std::path::absolute);
+        config.jail.hide.extend(told.and_then(Result::ok));
         towline_sys::process::become_subreaper()?;
         let collectives = config.collectives.as_ref();
         let collectives = collectives.filter(|_| config.cuda_worker.is_some());
@@ -498,7 +501,7 @@ impl Supervisor {
             ends_when_empty: AtomicBool::new(false),
             most_sessions: budget.most,
             quota: Mutex::new(config.quota),
-            sessions: SessionTable::new(config.max_sessions, budget.sessions),
+            sessions: Arc::new(SessionTable::new(config.max_sessions, budget.sessions)),
             peer_tickets: PeerTickets::default(),
             pool,
             cuda_pool,
@@ -613,7 +616,7 @@ impl Supervisor {
 
     /// The number of sessions, with those that are about to begin.
     pub fn sessions(&self) -> u64 {
-        self.shared.sessions.in_use().0
+        self.shared.sessions.count()
     }
 
     /// Stops accepting, tells every client, ends every worker, and returns when nothing is left.

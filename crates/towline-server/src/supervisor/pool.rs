@@ -35,6 +35,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// After how many attempts in a row that failed all clients are told that wait, and not only the one that has waited longest.
 const HOPELESS: u32 = 3;
+/// A worker that has been getting ready for so long hangs, and is killed. Others are started in its place as soon as no client would wait
+/// for it any more.
+const HANGS_AFTER: Duration = WORKER_START_LIMIT.saturating_mul(2);
 /// How many workers may be getting ready for each processor: they wait for the disk and for each other, too.
 const STARTING_PER_PROCESSOR: usize = 2;
 
@@ -169,6 +172,27 @@ impl State {
             self.assigned.insert(worker.number(), Box::new(|_| ()));
         }
         spare.into()
+    }
+
+    /// How many are getting ready that clients would wait for, and when that changes by itself. Kills those that hang.
+    fn on_the_way(&self) -> (usize, Option<Instant>) {
+        let (mut count, mut next) = (0, None);
+        for worker in &self.starting {
+            let age = worker.age();
+            let limit = match age < WORKER_START_LIMIT {
+                true => WORKER_START_LIMIT,
+                false => HANGS_AFTER,
+            };
+            count += usize::from(age < WORKER_START_LIMIT);
+            if age >= limit {
+                // Of one that hangs in the kernel, nothing more is expected.
+                worker.give_up(&format!("it was not ready within {} s", limit.as_secs()));
+                continue;
+            }
+            let at = Instant::now() + (limit - age);
+            next = Some(next.map_or(at, |next: Instant| next.min(at)));
+        }
+        (count, next)
     }
 
     /// Tells clients that wait, oldest first, why they get no worker.
@@ -419,7 +443,11 @@ impl WorkerPool {
         let mut starting = state.starting.iter();
         let late = starting.find(|worker| worker.number() == number).cloned();
         drop(state);
-        late.inspect(|worker| worker.ask_to_end());
+        if let Some(worker) = late {
+            worker.ask_to_end();
+            // It is of use to nobody else, and may not listen.
+            worker.wait_reaped(WORKER_END_LIMIT);
+        }
         Err(format!(
             "its worker was not ready within {} s",
             WORKER_START_LIMIT.as_secs()
@@ -491,6 +519,7 @@ impl WorkerPool {
             }
             let ready = state.ready.len();
             let review = state.ahead.review(ready, now);
+            let (on_the_way, late) = state.on_the_way();
             let wanted = state.wanted();
             if wanted < ready && !state.stopping {
                 let spare = state.dismiss_down_to(wanted);
@@ -499,9 +528,8 @@ impl WorkerPool {
                 state = lock(&self.state);
                 continue;
             }
-            let lacking = !state.stopping
-                && ready + state.starting.len() < wanted
-                && state.starting.len() < self.most_starting;
+            let lacking =
+                !state.stopping && ready + on_the_way < wanted && on_the_way < self.most_starting;
             let pausing = state.not_before.filter(|at| lacking && *at > now);
             if lacking && pausing.is_none() {
                 state.started += 1;
@@ -513,7 +541,7 @@ impl WorkerPool {
                 state = lock(&self.state);
                 continue;
             }
-            let until = [pausing, review, state.stop_by];
+            let until = [pausing, review, late, state.stop_by];
             let until = until.into_iter().flatten().min();
             state = match until {
                 None => self

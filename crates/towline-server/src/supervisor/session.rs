@@ -190,6 +190,8 @@ struct State {
     reserved: u32,
     /// Those of them whose clients have left.
     leaving: u32,
+    /// Those of them whose sessions are over, and whose workers hang.
+    hanging: u32,
     /// Clients that wait for a place.
     waiting: u32,
     last_id: u64,
@@ -221,11 +223,12 @@ fn first_to_go<'a, S>(
 }
 
 /// A place in the table, held from admission to the end of the session.
-pub(super) struct Place<'a> {
-    table: &'a SessionTable,
+pub(super) struct Place {
+    table: Arc<SessionTable>,
     /// Number of the session.
     pub(super) id: u64,
     leaving: bool,
+    hanging: bool,
 }
 
 impl SessionTable {
@@ -243,7 +246,7 @@ impl SessionTable {
     }
 
     /// Admits a client of `tenant`, or says why not. Waits for the places of clients that have left.
-    pub(super) fn admit(&self, tenant: &Arc<Tenant>) -> Result<Place<'_>, Reject> {
+    pub(super) fn admit(self: &Arc<Self>, tenant: &Arc<Tenant>) -> Result<Place, Reject> {
         let is_full =
             |state: &State| state.reserved >= state.max.min(state.possible) && !state.closed;
         let is_leaving = |state: &State| state.leaving > 0;
@@ -285,9 +288,10 @@ impl SessionTable {
         state.reserved += 1;
         state.last_id += 1;
         Ok(Place {
-            table: self,
+            table: Arc::clone(self),
             id: state.last_id,
             leaving: false,
+            hanging: false,
         })
     }
 
@@ -420,6 +424,12 @@ impl SessionTable {
         (state.last_id, state.crashed)
     }
 
+    /// Sessions that are not over.
+    pub(super) fn count(&self) -> u64 {
+        let state = lock(&self.state);
+        (state.reserved - state.hanging).into()
+    }
+
     /// Places that are taken, and how many there are.
     pub(super) fn in_use(&self) -> (u64, u64) {
         let state = lock(&self.state);
@@ -481,7 +491,7 @@ impl SessionTable {
     }
 }
 
-impl Place<'_> {
+impl Place {
     /// The client has left: who wants a place waits for this one.
     pub(super) fn leave(&mut self) {
         if !std::mem::replace(&mut self.leaving, true) {
@@ -489,14 +499,25 @@ impl Place<'_> {
             self.table.left.notify_all();
         }
     }
+
+    /// The session is over. Its worker hangs, and has the place until it is gone: nobody waits for that.
+    pub(super) fn outlive_session(&mut self) {
+        let mut state = lock(&self.table.state);
+        state.sessions.remove(&self.id);
+        state.leaving -= u32::from(std::mem::take(&mut self.leaving));
+        state.hanging += u32::from(!std::mem::replace(&mut self.hanging, true));
+        drop(state);
+        self.table.left.notify_all();
+    }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         let mut state = lock(&self.table.state);
         state.sessions.remove(&self.id);
         state.reserved -= 1;
         state.leaving -= u32::from(self.leaving);
+        state.hanging -= u32::from(self.hanging);
         drop(state);
         self.table.left.notify_all();
     }
@@ -609,9 +630,13 @@ impl Session {
 mod tests {
     use towline_wire::control::Token;
 
-    use super::super::NOTICE_LIMIT;
     use super::super::tenant::{TenantEntry, TenantTable};
+    use super::super::{LEAVING_LIMIT, NOTICE_LIMIT};
     use super::*;
+
+    fn table(max: u32, possible: u32) -> Arc<SessionTable> {
+        Arc::new(SessionTable::new(max, possible))
+    }
 
     fn tenants() -> [Arc<Tenant>; 2] {
         let entry = |name: &str| {
@@ -663,7 +688,7 @@ mod tests {
 
     #[test]
     fn places_are_limited_and_come_back() {
-        let table = SessionTable::new(1, 1);
+        let table = table(1, 1);
         let place = table.admit(&tenants()[0]).ok().unwrap();
         assert_eq!(
             table.admit(&tenants()[0]).err().unwrap().code,
@@ -674,8 +699,23 @@ mod tests {
     }
 
     #[test]
+    fn hanging_worker_keeps_its_place_and_nobody_waiting() {
+        let table = table(1, 1);
+        let mut place = table.admit(&tenants()[0]).ok().unwrap();
+        place.leave();
+        place.outlive_session();
+        let begun = Instant::now();
+        assert!(table.admit(&tenants()[0]).is_err());
+        assert!(begun.elapsed() < LEAVING_LIMIT);
+        assert_eq!((table.count(), table.in_use()), (0, (1, 1)));
+        drop(place);
+        assert_eq!((table.count(), table.in_use()), (0, (0, 1)));
+        assert!(table.admit(&tenants()[0]).is_ok());
+    }
+
+    #[test]
     fn place_of_client_that_left_is_waited_for() {
-        let table = SessionTable::new(1, 1);
+        let table = table(1, 1);
         let mut place = table.admit(&tenants()[0]).ok().unwrap();
         place.leave();
         std::thread::scope(|scope| {
@@ -689,7 +729,7 @@ mod tests {
 
     #[test]
     fn place_of_client_about_to_leave_is_waited_for() {
-        let table = SessionTable::new(1, 1);
+        let table = table(1, 1);
         let mut place = table.admit(&tenants()[0]).ok().unwrap();
         std::thread::scope(|scope| {
             let next = scope.spawn(|| table.admit(&tenants()[0]).map(|place| place.id));
@@ -703,7 +743,7 @@ mod tests {
 
     #[test]
     fn missing_descriptors_are_said_to_be_the_limit() {
-        let table = SessionTable::new(2, 1);
+        let table = table(2, 1);
         let _place = table.admit(&tenants()[0]).ok().unwrap();
         let reject = table.admit(&tenants()[0]).err().unwrap();
         assert_eq!(reject.code, RejectCode::TooManySessions);
@@ -712,7 +752,7 @@ mod tests {
 
     #[test]
     fn changed_limit_holds_for_new_sessions() {
-        let table = SessionTable::new(2, 2);
+        let table = table(2, 2);
         let _places = [
             table.admit(&tenants()[0]).ok().unwrap(),
             table.admit(&tenants()[0]).ok().unwrap(),
@@ -728,7 +768,7 @@ mod tests {
 
     #[test]
     fn closed_table_admits_nobody() {
-        let table = SessionTable::new(1, 1);
+        let table = table(1, 1);
         table.end_all("test");
         assert_eq!(
             table.admit(&tenants()[0]).err().unwrap().code,

@@ -15,6 +15,7 @@ use towline_sys::SysError;
 use towline_sys::channel::{Channel, Received};
 use towline_sys::pin::pin_to_peer;
 use towline_sys::process::{Exit, Killer, WorkerProcess};
+use towline_transport::shm::{is_memory, put_away};
 use towline_wire::control::limits::{SERVER_MESSAGE_BYTES, SNAPSHOT_BYTES};
 use towline_wire::control::{AttachPreamble, LaneKey};
 use towline_wire::control::{SHOWN_TEXT, printable};
@@ -23,7 +24,7 @@ use super::ending::{Cause, Ending};
 use super::folder::WorkerHome;
 use super::job::{Bonds, Fellow};
 use super::output::Label;
-use super::session::LaneAccount;
+use super::session::{LaneAccount, Place};
 use super::tenant::{MemoryShare, Seat, Tenant};
 use super::turns::TurnSeat;
 use super::{WORKER_END_LIMIT, lock, random};
@@ -89,8 +90,8 @@ struct State {
     tenant: Option<Arc<Tenant>>,
     /// Its session's account of the tenant's memory.
     memory: Option<MemoryShare>,
-    /// Its session's place among those of the tenant, once it alone holds that.
-    seat: Option<Seat>,
+    /// Its session's place among those of the tenant, and of the server, once it alone holds them.
+    kept: Option<(Seat, Place)>,
     /// Its session's turns on devices.
     turns: Option<Arc<TurnSeat>>,
     /// Has another session give way; taken while it does.
@@ -106,6 +107,25 @@ fn may_be_shared(descriptor: &OwnedFd) -> bool {
     let file = [FileType::RegularFile, FileType::CharacterDevice];
     // Anonymous files have no type.
     kind.is_ok_and(|kind| kind == FileType::Unknown || file.contains(&kind))
+}
+
+/// The descriptor that came with a message, where it takes one. Another is closed where nobody waits for that.
+fn fitting(
+    message: &FromWorker,
+    descriptor: Option<OwnedFd>,
+) -> Result<Option<OwnedFd>, &'static str> {
+    let fits = |descriptor: &OwnedFd| match message {
+        FromWorker::Offer { .. } => may_be_shared(descriptor),
+        FromWorker::KeepImage { .. } => is_memory(descriptor),
+        _ => false,
+    };
+    match descriptor {
+        Some(descriptor) if !fits(&descriptor) => {
+            put_away(descriptor);
+            Err("it offers something that is no memory")
+        }
+        fitting => Ok(fitting),
+    }
 }
 
 impl Fellow for Worker {
@@ -373,12 +393,24 @@ impl Worker {
         self.wait_until_reaped(Duration::from_secs(5))
     }
 
-    /// Keeps the seat of a session that is over until the process is reaped: what hangs in the kernel holds its devices.
-    pub(super) fn keep(&self, seat: Seat) {
+    /// Keeps the places of a session that is over until the process is reaped: what hangs in the kernel holds its devices.
+    pub(super) fn keep(&self, seat: Seat, place: Place) {
         let mut state = lock(&self.state);
         if !state.reaped {
-            state.seat = Some(seat);
+            state.kept = Some((seat, place));
         }
+    }
+
+    /// Kills it for what `reason` says, unless it has been killed. Does not wait.
+    pub(super) fn give_up(&self, reason: &str) {
+        let mut state = lock(&self.state);
+        if std::mem::replace(&mut state.killed, true) {
+            return;
+        }
+        state.last_words = Some((reason.to_owned(), ErrorKind::Other));
+        drop(state);
+        self.killer.kill();
+        self.channel.shutdown();
     }
 
     fn wait_until_reaped(&self, limit: Duration) -> bool {
@@ -403,7 +435,8 @@ impl Worker {
             }
             let step = match protocol::decode(&bytes) {
                 Ok(message) => self.hear(message, descriptor, events),
-                Err(error) => Err(error.to_string()),
+                // It has the worker's own words in it.
+                Err(error) => Err(printable(&error.to_string(), SHOWN_TEXT)),
             };
             if let Err(wrong) = step {
                 return Some(wrong);
@@ -417,15 +450,13 @@ impl Worker {
         descriptor: Option<OwnedFd>,
         events: &dyn WorkerEvents,
     ) -> Result<(), String> {
+        let descriptor = fitting(&message, descriptor)?;
         match message {
             FromWorker::Offer {
                 request,
                 kind,
                 bytes,
             } => {
-                if !descriptor.as_ref().is_none_or(may_be_shared) {
-                    return Err("it offers something that is no memory".into());
-                }
                 let offer = Offer {
                     kind,
                     bytes,
@@ -631,6 +662,11 @@ impl Worker {
             ended = process.wait_ended(WORKER_END_LIMIT);
         }
         let exit = process.kill_and_reap();
+        // What it sent and nobody has read is closed here, not by the last who knows it.
+        self.channel.shutdown();
+        while let Ok(Some(unread)) = self.channel.recv() {
+            unread.descriptor.into_iter().for_each(put_away);
+        }
         drop(home);
         self.label.wait_written(WORKER_END_LIMIT);
         self.offers.end(self.number);
@@ -640,7 +676,7 @@ impl Worker {
         let mut state = lock(&self.state);
         // The driver has freed what the process held.
         state.memory = None;
-        let held = (state.turns.take(), state.seat.take());
+        let held = (state.turns.take(), state.kept.take());
         let crash = |reason: String| {
             Some(Ending {
                 reason,
@@ -690,6 +726,18 @@ mod tests {
     use rustix::fs::{MemfdFlags, memfd_create};
 
     use super::*;
+
+    #[test]
+    fn descriptors_fit_their_messages_or_end_the_worker() {
+        let memory = || Some(memfd_create("memory", MemfdFlags::ALLOW_SEALING).unwrap());
+        let keep = FromWorker::KeepImage { digest: [0; 32] };
+        let room = FromWorker::ReturnMemory { bytes: 1 };
+        assert!(fitting(&keep, memory()).is_ok_and(|image| image.is_some()));
+        assert!(fitting(&room, None).is_ok());
+        let file: OwnedFd = File::open("/dev/null").unwrap().into();
+        assert!(fitting(&keep, Some(file)).is_err());
+        assert!(fitting(&room, memory()).is_err());
+    }
 
     #[test]
     fn sockets_pipes_and_folders_are_not_shared() {

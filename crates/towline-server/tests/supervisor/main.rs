@@ -128,6 +128,7 @@ fn tests() -> Vec<Trial> {
             garbage_is_refused_and_serves_on,
             slow_client_is_cut_off,
             flood_of_silent_connections_does_not_shut_others_out,
+            connections_left_half_open_hold_nobody_up_for_long,
             endless_flood_lets_every_client_in,
             session_without_lanes_ends_and_frees_its_place,
             names_of_clients_are_shown_without_control_characters,

@@ -12,12 +12,12 @@ pub(super) const MOST_AT_ONCE: usize = 253;
 const MOST_THREADS: usize = 64;
 
 /// Whether it is memory: closing that takes no time.
-pub(super) fn is_memory(file: &OwnedFd) -> bool {
+pub fn is_memory(file: &OwnedFd) -> bool {
     fcntl_get_seals(file).is_ok()
 }
 
 /// Closes a descriptor, on a thread of its own where that may take time.
-pub(super) fn put_away(file: OwnedFd) {
+pub fn put_away(file: OwnedFd) {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     if is_memory(&file) {
         return;

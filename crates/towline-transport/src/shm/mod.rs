@@ -35,6 +35,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
 
+pub use self::foreign::{is_memory, put_away};
+
 use self::connection::ShmConnection;
 use self::credentials::Credentials;
 use self::place::Place;
