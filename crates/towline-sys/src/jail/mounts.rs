@@ -20,7 +20,7 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Folders of people and of services that take orders: sockets that everybody may connect to lie in /run. A supervisor that is not
 /// root shares its user with its workers, and then permissions protect nothing of these.
-const PRIVATE_FOLDERS: [&str; 3] = ["/home", "/root", "/run"];
+const PRIVATE_FOLDERS: [&str; 6] = ["/home", "/media", "/mnt", "/root", "/run", "/srv"];
 
 /// Device nodes that every worker has.
 const DEVICES: [&str; 5] = ["full", "null", "random", "urandom", "zero"];
