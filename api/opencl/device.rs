@@ -41,15 +41,19 @@ extern "C" {
     #[call(id = 0x0205, async, since = "1.2")]
     fn clReleaseDevice(#[destroys] device: cl_device_id) -> cl_int;
 
+    // NULL passes to the provider: one without such clocks refuses the call for that first.
     /// Reads the clocks of device and host at one moment.
     #[call(id = 0x0206, local, manual(client), forward, since = "2.1")]
     fn clGetDeviceAndHostTimer(
         device: cl_device_id,
-        #[out] device_timestamp: *mut cl_ulong,
-        #[out] host_timestamp: *mut cl_ulong,
+        #[out(nullable)] device_timestamp: *mut cl_ulong,
+        #[out(nullable)] host_timestamp: *mut cl_ulong,
     ) -> cl_int;
 
     /// Reads the host clock that belongs to a device.
     #[call(id = 0x0207, local, manual(client), forward, since = "2.1")]
-    fn clGetHostTimer(device: cl_device_id, #[out] host_timestamp: *mut cl_ulong) -> cl_int;
+    fn clGetHostTimer(
+        device: cl_device_id,
+        #[out(nullable)] host_timestamp: *mut cl_ulong,
+    ) -> cl_int;
 }

@@ -27,6 +27,7 @@ rules![device:
     platform_list_without_destination_is_invalid_value,
     platform_name_is_text,
     timers_advance,
+    timers_without_destination_are_refused,
 ];
 
 fn answers_have_the_size_they_say(cl: &Fixture) -> Verdict {
@@ -254,5 +255,26 @@ fn timers_advance(cl: &Fixture) -> Verdict {
         device > 0 && host > 0 && later >= host,
         "{device} {host} {later}"
     );
+    Ok(())
+}
+
+fn timers_without_destination_are_refused(cl: &Fixture) -> Verdict {
+    cl.requires(
+        cl.caps.version >= (2, 1),
+        "the device is older than OpenCL 2.1",
+    )?;
+    let resolution = info!(
+        cl,
+        clGetPlatformInfo(cl.platform, CL_PLATFORM_HOST_TIMER_RESOLUTION)
+    )?;
+    let refusal = if resolution.number() == 0 {
+        CL_INVALID_OPERATION
+    } else {
+        CL_INVALID_VALUE
+    };
+    let none = ptr::null_mut::<cl_ulong>();
+    let both = call!(cl, clGetDeviceAndHostTimer(cl.device(), none, none));
+    let host = call!(cl, clGetHostTimer(cl.device(), none));
+    assert_eq!((both.code(), host.code()), (Code(refusal), Code(refusal)));
     Ok(())
 }

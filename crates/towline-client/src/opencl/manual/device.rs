@@ -52,6 +52,7 @@ impl DeviceCalls for Remote {
         host_timestamp: *mut cl_ulong,
     ) -> cl_int {
         match self.device_timers(device) {
+            Ok(_) if device_timestamp.is_null() || host_timestamp.is_null() => CL_INVALID_VALUE,
             Ok((device_time, host_time)) => {
                 // SAFETY: the caller's contract of the C function.
                 unsafe { raw::fill(device_timestamp, 1, [device_time].into_iter()) };
@@ -66,6 +67,7 @@ impl DeviceCalls for Remote {
     unsafe fn clGetHostTimer(&self, device: cl_device_id, host_timestamp: *mut cl_ulong) -> cl_int {
         // The server's clock: the one that the other call reads beside the device's.
         match self.device_timers(device) {
+            Ok(_) if host_timestamp.is_null() => CL_INVALID_VALUE,
             Ok((_, host_time)) => {
                 // SAFETY: the caller's contract of the C function.
                 unsafe { raw::fill(host_timestamp, 1, [host_time].into_iter()) };
