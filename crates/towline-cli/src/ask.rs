@@ -189,6 +189,15 @@ fn unexpected(answer: &Message, wanted: &str) -> anyhow::Error {
     )
 }
 
+/// What an error with a server is told by: it may name the server itself.
+pub(crate) fn told(attempt: &str, address: &Address, error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    match text.contains(&address.to_string()) {
+        true => text,
+        false => format!("{attempt} {address}: {text}"),
+    }
+}
+
 /// Does the same on all servers at once; results are in the order of `servers`.
 pub(crate) fn on_all<T: Send>(
     servers: &[Address],

@@ -54,6 +54,9 @@ pub(crate) fn restore(folder: &Path, options: &RunOptions) -> anyhow::Result<Exi
     let path = std::path::absolute(folder)
         .with_context(|| format!("could not find {}", folder.display()))?;
     let servers = servers::named(&options.servers)?;
+    if !path.try_exists().unwrap_or(true) {
+        bail!("no checkpoint is in {}: it is not there", path.display());
+    }
     let folder = Folder::open(&path)?;
     let Some(alone) = folder.restoring()? else {
         bail!("another command restores {} now", path.display());

@@ -896,6 +896,8 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "FILE")]
     pub(crate) peer_token_file: Option<PathBuf>,
     /// Longest time in seconds that sessions may go on after SIGTERM or SIGINT, while new ones are refused; a second signal ends all
+    ///
+    /// Without --config the same goes for SIGHUP, which a closed terminal sends, unless `nohup` has it ignored.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=604800))]
     drain_time: u64,
     /// Server that sessions move to after SIGTERM or SIGINT, as their programs' machines reach it; see `towline migrate`

@@ -3,6 +3,7 @@
 //! Its entries become arguments, so that what an option takes, and what it says when it is wrong, is the same in both places. Options
 //! on the command line and variables of the environment come before the file.
 
+use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches};
 use toml::Value;
+use towline_transport::Address;
 
 use crate::cli::{Cli, Command, ServeOptions};
 
@@ -50,9 +52,29 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
         }
     }
     let mut command = Cli::command();
-    let matches = command.try_get_matches_from_mut(all);
-    let matches = matches.map_err(|error| with_advice(error, arguments))?;
+    let matches = match command.try_get_matches_from_mut(all) {
+        Ok(matches) => matches,
+        Err(error) => {
+            return Err(from_file(&error, arguments).unwrap_or(with_advice(error, arguments)));
+        }
+    };
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// An error of the whole, where the arguments alone would have none: it names the file, as a service has no command line to look at.
+fn from_file(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
+    let alone = Cli::command().try_get_matches_from(arguments);
+    if alone.is_err_and(|alone| alone.to_string() == error.to_string()) {
+        return None;
+    }
+    let given = Cli::command().ignore_errors(true);
+    let given = given.try_get_matches_from(arguments).ok()?;
+    let file = file_of(given.subcommand_matches(SERVE)?)?;
+    let text = error.to_string();
+    // Usage and advice, which clap adds, are for a terminal.
+    let lines = text.lines().take_while(|line| !line.is_empty());
+    let why = lines.collect::<Vec<_>>().join("\n");
+    Some(wrong(file, why.trim_start_matches("error: ")))
 }
 
 /// An unknown option before a program is mistyped: the usual advice, to have it taken for the program, is wrong.
@@ -106,8 +128,8 @@ fn file_of(given: &ArgMatches) -> Option<&Path> {
 }
 
 fn wrong(file: &Path, why: &str) -> clap::Error {
-    let text = format!("{}: {why}\n", file.display());
-    Cli::command().error(ErrorKind::InvalidValue, text)
+    let text = format!("{}: {}\n", file.display(), why.trim_end());
+    clap::Error::raw(ErrorKind::InvalidValue, text)
 }
 
 /// The entries of a file as arguments, without those that `given` has from elsewhere.
@@ -141,10 +163,10 @@ fn arguments_of(text: &str, given: &ArgMatches) -> Result<Vec<OsString>, String>
             (_, ArgAction::SetTrue) => return Err(format!("`{key}` is true or false")),
             (Value::Array(values), ArgAction::Append) => {
                 for value in values {
-                    arguments.push(option(&key, value)?);
+                    arguments.push(option(&key, value, argument)?);
                 }
             }
-            (value, _) => arguments.push(option(&key, value)?),
+            (value, _) => arguments.push(option(&key, value, argument)?),
         }
     }
     Ok(arguments)
@@ -156,9 +178,13 @@ fn may_lack_value(argument: &clap::Arg) -> bool {
         .is_some_and(|count| count.min_values() == 0 && count.max_values() > 0)
 }
 
-fn option(key: &str, value: &Value) -> Result<OsString, String> {
+fn option(key: &str, value: &Value, argument: &clap::Arg) -> Result<OsString, String> {
+    let kind = argument.get_value_parser().type_id();
+    let takes_text = kind == TypeId::of::<Address>() || kind == TypeId::of::<PathBuf>();
     let text = match value {
         Value::String(text) => text.clone(),
+        // `listen = 5` would be a host of that name.
+        _ if takes_text => return Err(format!("`{key}` is a string")),
         Value::Integer(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
         _ => return Err(format!("`{key}` is a string or a number")),
@@ -177,14 +203,25 @@ mod tests {
     use super::*;
     use crate::cli::CollectivesReach;
 
-    fn served(file: &str, more: &[&str]) -> Result<ServeOptions, String> {
+    /// Has a file of that text, and more arguments, read by a function.
+    fn with<T>(file: &str, more: &[&str], read: impl Fn(&[OsString]) -> T) -> T {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("server.toml");
         std::fs::write(&path, file).unwrap();
         let mut arguments: Vec<OsString> = ["towline", "serve", "--config"].map(Into::into).into();
         arguments.push(path.into());
         arguments.extend(more.iter().map(Into::into));
-        serve_options(&arguments).map_err(|error| error.to_string())
+        read(&arguments)
+    }
+
+    fn served(file: &str, more: &[&str]) -> Result<ServeOptions, String> {
+        with(file, more, |arguments| {
+            serve_options(arguments).map_err(|error| error.to_string())
+        })
+    }
+
+    fn parse_with(file: &str, more: &[&str]) -> Result<Cli, clap::Error> {
+        with(file, more, parse)
     }
 
     #[test]
@@ -239,10 +276,24 @@ mod tests {
             ("cuda = { x = 1 }\n", "`cuda` is a string or a number"),
             ("max-sessions = 0\n", "--max-sessions"),
             ("max-sessions\n", "server.toml"),
+            ("max-sessions = \"many\"\n", "'many'"),
+            ("backend = \"cpu\"\n", "possible values: opencl"),
+            ("listen = 5\n", "`listen` is a string"),
+            ("token-file = 5\n", "`token-file` is a string"),
         ] {
-            let error = served(text, &[]).unwrap_err();
+            let error = parse_with(text, &[]).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{text}: {error}");
+            let error = error.to_string();
             assert!(error.contains(part), "{text}: {error}");
+            assert!(error.contains("server.toml: "), "{text}: {error}");
+            let is_bare = !error.contains("Usage") && !error.contains("\n\n");
+            assert!(is_bare, "{text}: {error}");
         }
+        assert!(served("device = [0, \"gpu\"]\n", &[]).is_ok());
+        let option = parse_with("", &["--max-sessions", "many"]).unwrap_err();
+        assert!(!option.to_string().contains("server.toml"), "{option}");
+        let help = parse_with("", &["--help"]).unwrap_err();
+        assert_eq!(help.kind(), ErrorKind::DisplayHelp);
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub(crate) struct Device {
     max_allocation_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     uuid: Option<String>,
+    /// Its server shuts down and begins no session.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    draining: bool,
 }
 
 pub(crate) fn run(options: &DevicesOptions) -> anyhow::Result<ExitCode> {
@@ -54,7 +57,8 @@ pub(crate) fn run(options: &DevicesOptions) -> anyhow::Result<ExitCode> {
             Ok(found) => devices.extend(found),
             Err(error) => {
                 failed = true;
-                eprintln!("towline: could not list the devices of {address}: {error:#}");
+                let text = ask::told("could not list the devices of", address, &error);
+                eprintln!("towline: {text}");
             }
         }
     }
@@ -73,6 +77,9 @@ pub(crate) fn of(address: &Address, access: &Access) -> anyhow::Result<Vec<Devic
     match server.cuda_devices()? {
         Ok(snapshot) => devices.extend(list_cuda(address, &snapshot)?),
         Err(reason) => log::info!("{address}: {reason}"),
+    }
+    if server.status()?.draining {
+        devices.iter_mut().for_each(|device| device.draining = true);
     }
     Ok(devices)
 }
@@ -102,6 +109,7 @@ fn list(address: &Address, snapshot: &[u8]) -> anyhow::Result<Vec<Device>> {
             local_memory_bytes: number(CL_DEVICE_LOCAL_MEM_SIZE),
             max_allocation_bytes: number(CL_DEVICE_MAX_MEM_ALLOC_SIZE),
             uuid: None,
+            draining: false,
         }
     };
     Ok(snapshot.devices.iter().enumerate().map(describe).collect())
@@ -139,6 +147,7 @@ fn list_cuda(address: &Address, snapshot: &[u8]) -> anyhow::Result<Vec<Device>> 
             local_memory_bytes: number(cuda::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
             max_allocation_bytes: device.total_bytes,
             uuid: Some(format!("GPU-{}", uuid_text(&device.uuid))),
+            draining: false,
         }
     };
     Ok(snapshot.devices.iter().enumerate().map(describe).collect())
@@ -166,7 +175,10 @@ fn render(devices: &[Device], columns: Option<usize>) -> String {
     ]);
     for device in devices {
         table.add(vec![
-            device.server.clone(),
+            match device.draining {
+                true => format!("{} (shuts down)", device.server),
+                false => device.server.clone(),
+            },
             match device.api {
                 "cuda" => "CUDA",
                 _ => "OpenCL",
@@ -221,7 +233,15 @@ mod tests {
             ("H200", "GPU", 1 << 37)
         );
         assert_eq!(devices[0].platform, "Vendor Platform");
-        assert!(render(&devices, None).contains("128.0 GiB"));
+        let text = render(&devices, None);
+        assert!(
+            text.contains("128.0 GiB") && !text.contains("shuts down"),
+            "{text}"
+        );
+        let mut draining = devices;
+        draining[0].draining = true;
+        let text = render(&draining, None);
+        assert!(text.contains("tcp://gpu1:7000 (shuts down)"), "{text}");
     }
 
     #[test]

@@ -69,6 +69,14 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let cli = config::parse(&arguments).unwrap_or_else(|error| error.exit());
     let env = env_logger::Env::new().filter_or("TOWLINE_LOG", cli.command.default_log_level());
+    let filter = std::env::var("TOWLINE_LOG").unwrap_or_default();
+    // Processes that towline starts leave it to their parent.
+    let is_own = matches!(cli.command, Command::Watch(_) | Command::Worker(_));
+    if let Some(word) = no_level(&filter).filter(|_| !is_own) {
+        eprintln!(
+            "towline: TOWLINE_LOG: `{word}` is no level, and hides all else; levels are off, error, warn, info, debug and trace"
+        );
+    }
     env_logger::Builder::new()
         // Of code that it makes it tells every instruction.
         .filter_module("cranelift", log::LevelFilter::Warn)
@@ -126,8 +134,36 @@ fn main() -> ExitCode {
     }
 }
 
+/// A word of a filter that is meant as a level and is none: env_logger would take it for the name of a module.
+fn no_level(filter: &str) -> Option<&str> {
+    let words = filter.split('/').next()?.split(',').map(str::trim);
+    let mut words = words.filter(|word| !word.is_empty() && !word.contains(['=', ':', '_']));
+    words.find(|word| word.parse::<log::LevelFilter>().is_err() && *word != "device")
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<std::io::Error>()
         .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistyped_level_is_found() {
+        for filter in [
+            "",
+            "info",
+            "WARN",
+            "warn,device=off",
+            "towline_cli=debug,off",
+            "info/text",
+        ] {
+            assert_eq!(no_level(filter), None, "{filter}");
+        }
+        assert_eq!(no_level("verbose"), Some("verbose"));
+        assert_eq!(no_level("info, bogus"), Some("bogus"));
+    }
 }

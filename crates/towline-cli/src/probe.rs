@@ -183,9 +183,31 @@ fn no_place(status: &Status) -> Option<String> {
     let most = status.max_sessions;
     match status.draining {
         true => Some("it shuts down and begins no session".to_owned()),
-        false if places_in_use(status) < most => None,
+        false if places_in_use(status) < most => full_by_others(status).map(|(used, most)| {
+            format!("all its sessions are in use ({used} of {most}), by other tenants too")
+        }),
+        false if most_of_server(status).is_some_and(|(_, all)| all > most.into()) => Some(format!(
+            "all sessions that this tenant may have are in use ({most} of {most})"
+        )),
         false => Some(format!("all its sessions are in use ({most} of {most})")),
     }
+}
+
+/// The limit of a server's sessions: its use, where the server tells that, and value.
+fn most_of_server(status: &Status) -> Option<(Option<u64>, u64)> {
+    let limits = &status.limits;
+    let limit = limits.iter().find(|limit| limit.name == "sessions")?;
+    Some((limit.used, limit.value))
+}
+
+/// Sessions in use and the most there may be, of a server that is full by sessions that this client, a tenant without `--admin`, does not see.
+pub(crate) fn full_by_others(status: &Status) -> Option<(u64, u64)> {
+    let tenants = &status.tenants;
+    let sees_own = !tenants.is_empty() && tenants.iter().all(|tenant| !tenant.admin);
+    let (Some(used), most) = most_of_server(status)? else {
+        return None;
+    };
+    (sees_own && used >= most && used > status.sessions.len() as u64).then_some((used, most))
 }
 
 /// Sessions that hold a place. Those that are cut off give way to new ones.
@@ -282,7 +304,7 @@ fn refusal(answers: &[(Address, Option<Answer>)], origin: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use towline_wire::control::SessionStatus;
+    use towline_wire::control::{ServerLimit, SessionStatus};
 
     use super::*;
 
@@ -365,6 +387,23 @@ mod tests {
         assert_eq!(with(&[0, 7], false), None, "one is cut off");
         assert!(with(&[0, 0], false).unwrap().contains("2 of 2"));
         assert!(with(&[], true).unwrap().contains("shuts down"));
+        let among = |own: usize, used, value| {
+            no_place(&Status {
+                max_sessions: 2,
+                sessions: vec![session(0); own],
+                tenants: vec![Default::default()],
+                limits: vec![ServerLimit {
+                    name: "sessions".into(),
+                    value,
+                    used,
+                }],
+                ..Status::default()
+            })
+        };
+        assert_eq!(among(1, None, 8), None);
+        assert_eq!(among(1, Some(7), 8), None);
+        assert!(among(1, Some(8), 8).unwrap().contains("8 of 8), by other"));
+        assert!(among(2, None, 8).unwrap().contains("this tenant"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(crate) const LIBRARY: &str = "libtowline_opencl.so";
 /// Our CUDA driver library's, beside it.
 pub(crate) const CUDA_LIBRARY: &str = "libtowline_cuda.so";
 /// Our NVML library's, beside it.
-const NVML_LIBRARY: &str = "libtowline_nvml.so";
+pub(crate) const NVML_LIBRARY: &str = "libtowline_nvml.so";
 /// The names that programs load the driver and NVML by; those without a version too, though only development packages have them.
 const CUDA_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 const NVML_NAMES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
@@ -70,9 +70,12 @@ pub(crate) fn run(options: &RunOptions) -> anyhow::Result<ExitCode> {
                 }
             }
             Err(why) if allow_none => eprintln!("towline: no device: {why}"),
-            Err(why) => bail!(
-                "{program} was not started: {why}; to start it without remote devices, give --allow-none"
-            ),
+            Err(why) => {
+                let join = if why.ends_with('?') { " To" } else { "; to" };
+                bail!(
+                    "{program} was not started: {why}{join} start it without remote devices, give --allow-none"
+                )
+            }
         }
     }
     if let Some(file) = &options.trace {
@@ -130,35 +133,32 @@ fn prepared(options: &RunOptions, chosen: &Chosen, collectives: bool) -> anyhow:
     let report = is_set(options.report, settings.run.report);
     let with_local = is_set(options.with_local, settings.run.with_local);
     let beside = |name: &str| library.parent()?.join(name).canonicalize().ok();
-    if let Some(cuda) = beside(CUDA_LIBRARY) {
-        let mut libraries = driver_links(&cuda, beside(NVML_LIBRARY).as_deref());
-        if cudart {
-            for (soname, name) in CUDART {
-                let cudart = beside(name).with_context(|| missing_cudart(name, &library))?;
-                libraries.push((soname, cudart));
-            }
-        }
-        let nccl = collectives.then(|| beside(NCCL.1)).flatten();
-        libraries.extend(nccl.clone().map(|library| (NCCL.0, library)));
-        let folder = driver_folder(&links, &libraries)?;
-        command.env("LD_LIBRARY_PATH", search_path(&folder)?);
-        if nccl.is_some() {
-            // PyTorch finds its own copy by a DT_RPATH, which goes before LD_LIBRARY_PATH, unless one of its name is loaded already. The
-            // link is named, not the library, for the driver to be found beside it where a program sets another LD_LIBRARY_PATH.
-            let before = std::env::var_os(PRELOAD_VARIABLE).unwrap_or_default();
-            command
-                .env(PRELOAD_VARIABLE, preload(&folder.join(NCCL.0), &before)?)
-                .env(COLLECTIVES, "1");
-        } else {
-            // Another `towline run` may have started this one.
-            if let Some(before) = std::env::var_os(PRELOAD_VARIABLE) {
-                command.env(PRELOAD_VARIABLE, without_ours(&before));
-            }
-            command.env_remove(COLLECTIVES);
+    // Without it CUDA programs would find this machine's driver, or none.
+    let cuda = beside(CUDA_LIBRARY).with_context(|| missing(CUDA_LIBRARY, &library))?;
+    let mut libraries = driver_links(&cuda, beside(NVML_LIBRARY).as_deref());
+    if cudart {
+        for (soname, name) in CUDART {
+            let cudart = beside(name).with_context(|| missing(name, &library))?;
+            libraries.push((soname, cudart));
         }
     }
-    if cudart && beside(CUDA_LIBRARY).is_none() {
-        bail!(missing_cudart(CUDA_LIBRARY, &library));
+    let nccl = collectives.then(|| beside(NCCL.1)).flatten();
+    libraries.extend(nccl.clone().map(|library| (NCCL.0, library)));
+    let folder = driver_folder(&links, &libraries)?;
+    command.env("LD_LIBRARY_PATH", search_path(&folder)?);
+    if nccl.is_some() {
+        // PyTorch finds its own copy by a DT_RPATH, which goes before LD_LIBRARY_PATH, unless one of its name is loaded already. The
+        // link is named, not the library, for the driver to be found beside it where a program sets another LD_LIBRARY_PATH.
+        let before = std::env::var_os(PRELOAD_VARIABLE).unwrap_or_default();
+        command
+            .env(PRELOAD_VARIABLE, preload(&folder.join(NCCL.0), &before)?)
+            .env(COLLECTIVES, "1");
+    } else {
+        // Another `towline run` may have started this one.
+        if let Some(before) = std::env::var_os(PRELOAD_VARIABLE) {
+            command.env(PRELOAD_VARIABLE, without_ours(&before));
+        }
+        command.env_remove(COLLECTIVES);
     }
     if is_set(
         options.no_cudart_handshake,
@@ -232,9 +232,9 @@ pub(crate) fn find_library() -> anyhow::Result<PathBuf> {
     }
 }
 
-fn missing_cudart(name: &str, library: &Path) -> String {
+fn missing(name: &str, library: &Path) -> String {
     format!(
-        "could not find {name} beside {}, which --cudart needs; install the package towline-client or the wheel of this release",
+        "could not find {name} beside {}; install the package towline-client or the wheel of this release",
         library.display()
     )
 }

@@ -23,13 +23,15 @@ use towline_sys::jail::{UnprivilegedUser, WorkerKind};
 use towline_sys::process::{
     WorkerProgram, exit_now, forbid_inspection, given_sockets, raise_descriptor_limit,
 };
-use towline_sys::signals::{BlockedSignals, asks_to_reload, signal_name};
+use towline_sys::signals::{BlockedSignals, is_hangup, signal_name};
 use towline_transport::tls::{Identity, MAX_KEY_BYTES, ServerTls};
 use towline_transport::{Address, PLUGINS_VARIABLE, Registry, read_secret};
 use towline_wire::control::{ServerIdentity, SessionLimits, limits};
 
 use crate::FAILURE;
 use crate::cli::{BackendKind, BackendOptions, CollectivesReach, DEFAULT_LISTEN, ServeOptions};
+use crate::run::NVML_LIBRARY;
+use crate::table::counted;
 use crate::tenants::{Follower, folder_of};
 use crate::{config, notify, servers};
 
@@ -99,12 +101,16 @@ const MIN_MAX_PAYLOAD_LANES: u16 = 16;
 /// How often the tenants file is looked at: what has changed acts after two looks.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
+/// Certificates that end within this time are warned of.
+const CERTIFICATE_NOTICE: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
 /// The time that a server has to end after its last session.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(mut options: ServeOptions, arguments: &[OsString]) -> anyhow::Result<ExitCode> {
     // First, so that every thread has them blocked.
-    let signals = Signals::watch(BlockedSignals::of_server(options.config.is_some())?)?;
+    let reloads = options.config.is_some();
+    let signals = Signals::watch(BlockedSignals::of_server(reloads)?, reloads)?;
     // Before anything opens descriptors.
     let given = given_sockets();
     // The token is in our memory, and unjailed workers are of our user.
@@ -220,7 +226,8 @@ fn drain(
     let sessions = supervisor.sessions();
     if sessions > 0 {
         log::info!(
-            "waiting for {sessions} sessions to end, at most {} s",
+            "waiting for {} to end, at most {} s",
+            counted(sessions as u64, "session"),
             limit.as_secs()
         );
     }
@@ -231,10 +238,9 @@ fn drain(
     while supervisor.sessions() > 0 {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            log::warn!(
-                "{} sessions have not ended by themselves",
-                supervisor.sessions()
-            );
+            let left = supervisor.sessions() as u64;
+            let have = if left == 1 { "has" } else { "have" };
+            log::warn!("{} {have} not ended in time", counted(left, "session"));
             return;
         }
         std::thread::sleep(LOOK_PERIOD.min(left));
@@ -258,16 +264,21 @@ struct Signals {
 }
 
 impl Signals {
-    /// Has a thread wait for them. The first of termination asks for an orderly end; the second ends this process as it is.
-    fn watch(signals: BlockedSignals) -> anyhow::Result<Self> {
+    /// Has a thread wait for them. The first of termination asks for an orderly end; the second ends this process as it is. SIGHUP is one of
+    /// termination where there is no file to read again.
+    fn watch(signals: BlockedSignals, reloads: bool) -> anyhow::Result<Self> {
         let ending = Arc::new(AtomicBool::new(false));
         let (sender, wishes) = mpsc::channel();
         let flag = Arc::clone(&ending);
         let watch = move || {
             while let Ok(signal) = signals.wait() {
                 // The receiver is gone when nothing runs any more.
-                if asks_to_reload(signal) {
+                if is_hangup(signal) && reloads {
                     let _ = sender.send(Wish::Reload);
+                    continue;
+                }
+                // The shell and the system both tell of a terminal that closes.
+                if is_hangup(signal) && flag.load(Ordering::Acquire) {
                     continue;
                 }
                 if flag.swap(true, Ordering::AcqRel) {
@@ -298,8 +309,12 @@ impl Signals {
 /// Binds this process, and so every worker.
 fn bind_cpus(options: &ServeOptions) -> anyhow::Result<()> {
     if let Some(list) = &options.cpus {
-        let list = cpus::parse_list(list).map_err(|reason| anyhow::anyhow!("--cpus: {reason}"))?;
-        cpus::bind(&list)?;
+        let numbers =
+            cpus::parse_list(list).map_err(|reason| anyhow::anyhow!("--cpus: {reason}"))?;
+        cpus::bind(&numbers).with_context(|| match cpus::online() {
+            Some(online) => format!("--cpus {list}: this machine has CPUs {online}"),
+            None => format!("--cpus {list}"),
+        })?;
     }
     if let Some(node) = options.numa {
         cpus::bind(&cpus::of_numa_node(node)?)?;
@@ -542,7 +557,11 @@ fn most_ahead(options: &ServeOptions) -> anyhow::Result<MostAhead> {
 /// The key that clients recognise this server by, and whether it is the same at the next start.
 fn identity(options: &ServeOptions) -> anyhow::Result<(Identity, bool)> {
     if let (Some(certificate), Some(key)) = (&options.certificate, &options.key) {
-        return Ok((servers::identity(certificate, key)?, true));
+        let identity = servers::identity(certificate, key)?;
+        if let Some(warning) = warning_of_end(identity.end(), jiff::Timestamp::now()) {
+            log::warn!("{}: {warning}", certificate.display());
+        }
+        return Ok((identity, true));
     }
     if let Some(file) = &options.key_file {
         return Ok((kept_key(file)?, true));
@@ -569,6 +588,21 @@ fn identity(options: &ServeOptions) -> anyhow::Result<(Identity, bool)> {
             Ok((Identity::generate()?.0, false))
         }
     }
+}
+
+/// What to say of a certificate that ends at a second since 1970.
+fn warning_of_end(end: Option<u64>, now: jiff::Timestamp) -> Option<String> {
+    let end = jiff::Timestamp::from_second(i64::try_from(end?).ok()?).ok()?;
+    let day = end.strftime("%F");
+    if end < now {
+        return Some(format!(
+            "the certificate ended on {day}: clients with --ca refuse this server; have it renewed"
+        ));
+    }
+    let is_soon = end.duration_since(now).as_secs() < CERTIFICATE_NOTICE.as_secs() as i64;
+    is_soon.then(|| {
+        format!("the certificate ends on {day}: have it renewed, and start the server anew")
+    })
 }
 
 fn usual_key_file() -> Option<PathBuf> {
@@ -664,6 +698,12 @@ fn nvml_worker(options: &ServeOptions) -> anyhow::Result<Option<WorkerProgram>> 
         (_, "auto") if soft => return Ok(None),
         ("null", "auto") => "null".into(),
         (_, named) => match library_path("--nvml", named)? {
+            // It does not load in a worker, which has no driver library of Towline's.
+            Some(path) if path.file_name() == Some(NVML_LIBRARY.as_ref()) => bail!(
+                "--nvml: {} is Towline's own library, for clients; name the driver's, usually libnvidia-ml.so.1 beside libcuda.so.1, or leave \
+                 the option out",
+                path.display()
+            ),
             Some(path) => path.into_os_string(),
             None => named.into(),
         },
@@ -917,6 +957,31 @@ mod tests {
         );
         drop(file);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn ends_of_certificates_are_told_in_time() {
+        let now: jiff::Timestamp = "2026-11-28T12:00:00Z".parse().unwrap();
+        let warning = |end: &str| {
+            let end: jiff::Timestamp = end.parse().unwrap();
+            warning_of_end(u64::try_from(end.as_second()).ok(), now)
+        };
+        assert_eq!(warning("2026-12-20T00:00:00Z"), None);
+        let soon = warning("2026-12-10T00:00:00Z").unwrap();
+        assert!(soon.contains("ends on 2026-12-10"), "{soon}");
+        let past = warning("2026-11-27T00:00:00Z").unwrap();
+        assert!(past.contains("ended on 2026-11-27"), "{past}");
+        assert_eq!(warning_of_end(None, now), None);
+    }
+
+    #[test]
+    fn own_nvml_library_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(NVML_LIBRARY);
+        std::fs::write(&file, "").unwrap();
+        let given = options(&["--cuda", "null", "--nvml", file.to_str().unwrap()]);
+        let error = nvml_worker(&given).unwrap_err().to_string();
+        assert!(error.contains("Towline's own library"), "{error}");
     }
 
     fn options(arguments: &[&str]) -> ServeOptions {

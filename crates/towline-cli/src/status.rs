@@ -13,6 +13,7 @@ use towline_wire::control::{LIMITS, Purpose, ServerIdentity, Status};
 use crate::FAILURE;
 use crate::ask::{self, Server};
 use crate::cli::StatusOptions;
+use crate::probe::full_by_others;
 use crate::servers;
 use crate::table::{self, Table};
 
@@ -36,6 +37,9 @@ struct ServerStatus {
     tenants: Vec<TenantStatus>,
     /// Limits of all clients together, and of the time that each may take.
     limits: BTreeMap<String, ServerLimit>,
+    /// Sessions of all tenants and the most there may be, where others have places that this client lacks. In `limits`, too.
+    #[serde(skip)]
+    full_by_others: Option<(u64, u64)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -123,7 +127,10 @@ pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<ExitCode> {
         for (address, result) in servers.iter().zip(results) {
             match result {
                 Ok(status) => found.push(status),
-                Err(error) => writeln!(failures, "towline: could not ask {address}: {error:#}")?,
+                Err(error) => {
+                    let text = ask::told("could not ask", address, &error);
+                    writeln!(failures, "towline: {text}")?;
+                }
             }
         }
         let text = match options.json {
@@ -152,6 +159,7 @@ pub(crate) fn run(options: &StatusOptions) -> anyhow::Result<ExitCode> {
 }
 
 fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> ServerStatus {
+    let full_by_others = full_by_others(&status);
     let sessions = status.sessions.into_iter().map(|session| SessionStatus {
         id: session.session_id,
         tenant: session.tenant,
@@ -224,6 +232,7 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         sessions: sessions.collect(),
         tenants: tenants.collect(),
         limits: limits.collect(),
+        full_by_others,
     }
 }
 
@@ -243,7 +252,7 @@ fn render(servers: &[ServerStatus], columns: Option<usize>) -> String {
         };
         let _ = writeln!(
             text,
-            "{gap}{} ({}, {}), up {}{draining}: {} of {} sessions in use\n  {} since the start, {} crashed, {} clients refused",
+            "{gap}{} ({}, {}), up {}{draining}: {} of {} sessions in use\n  {} since the start, {} crashed, {} refused",
             server.server,
             server.name.replace(char::is_control, "?"),
             server.software.replace(char::is_control, "?"),
@@ -252,8 +261,14 @@ fn render(servers: &[ServerStatus], columns: Option<usize>) -> String {
             server.max_sessions,
             server.sessions_started,
             server.sessions_crashed,
-            server.rejected
+            table::counted(server.rejected, "client")
         );
+        if let Some((used, most)) = server.full_by_others {
+            let _ = writeln!(
+                text,
+                "  no place: {used} of {most} sessions of the server are in use, by other tenants too"
+            );
+        }
         let listed = !server.tenants.is_empty();
         let mut heading = vec![
             ">ID",
@@ -360,12 +375,22 @@ mod tests {
             text.contains("\nTENANT  ID") && text.contains("\nanna     3"),
             "{text}"
         );
-        let text = seen(status);
-        assert!(!text.contains("TENANT"), "{text}");
+        let text = seen(status.clone());
         assert!(
             text.starts_with("tcp://gpu1:7000 (gpu1, towline 1), up 0.0 s: 1 of 8 sessions in use"),
             "{text}"
         );
+        let mut full = status.clone();
+        full.tenants = vec![Default::default()];
+        full.limits = vec![towline_wire::control::ServerLimit {
+            name: "sessions".into(),
+            value: 8,
+            used: Some(8),
+        }];
+        let full = seen(full);
+        assert!(full.contains("\n  no place: 8 of 8 sessions"), "{full}");
+        let text = seen(status);
+        assert!(!text.contains("TENANT"), "{text}");
         for part in ["CUDA", "nbody", "1.0 GiB", "7.5 s"] {
             assert!(text.contains(part), "no {part} in {text}");
         }

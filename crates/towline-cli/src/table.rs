@@ -35,6 +35,12 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
+/// A number of things, as in `1 session` and `2 sessions`.
+pub(crate) fn counted(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
+}
+
 /// A time span in the two largest units that matter.
 pub(crate) fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
@@ -59,7 +65,9 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_suitable_units() {
+    fn counts_and_durations_have_suitable_units() {
+        assert_eq!(counted(1, "client"), "1 client");
+        assert_eq!(counted(0, "client"), "0 clients");
         assert_eq!(duration(1_250), "1.2 s");
         assert_eq!(duration(61_000), "1 min 1 s");
         assert_eq!(duration(90_000_000), "1 d 1 h");

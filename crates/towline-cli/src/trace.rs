@@ -252,7 +252,7 @@ fn find_library(
     match places.iter().find_map(|place| place.canonicalize().ok()) {
         Some(library) => Ok((family, library)),
         None => bail!(
-            "could not find {name} beside {} nor in ../lib/towline; build it with `make -C pmpi {}`, and name its folder in \
+            "could not find {name} beside {} nor in ../lib/towline; build it with `make -C pmpi {}` in Towline's source, and name its folder in \
              {LIBRARIES_VARIABLE}",
             program.display(),
             family.name()

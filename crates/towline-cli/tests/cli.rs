@@ -216,6 +216,14 @@ fn terminated_server_exits_well_and_leaves_nothing() {
 }
 
 #[test]
+fn closed_terminal_ends_a_server_in_order() {
+    let mut server = Server::start(&[]);
+    rustix::process::kill_process(server.pid(), Signal::HUP).unwrap();
+    assert!(server.child.wait().unwrap().success());
+    assert_eq!(server.leftovers(), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn workers_die_with_a_killed_server() {
     let mut server = Server::start(&[]);
     let workers = server.workers();
@@ -871,7 +879,9 @@ fn terminal_is_told_the_devices_in_one_line() {
 fn towline_run(arguments: &[&str]) -> (Command, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("libtowline_opencl.so");
-    std::fs::write(&library, "").unwrap();
+    for library in [&library, &folder.path().join("libtowline_cuda.so")] {
+        std::fs::write(library, "").unwrap();
+    }
     let mut command = towline();
     command.args(["run", "--allow-none"]).args(arguments);
     command
@@ -975,6 +985,15 @@ fn missing_library_says_where_it_was_looked_for() {
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(err(&output).contains("/nonexistent"), "{}", err(&output));
+    let (mut command, folder) = towline_run(&["--server", "a:1", "--", "true"]);
+    std::fs::remove_file(folder.path().join("libtowline_cuda.so")).unwrap();
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let text = err(&output);
+    assert!(
+        text.contains("libtowline_cuda.so") && text.contains("towline-client"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -35,6 +35,12 @@ pub fn parse_list(text: &str) -> Result<Vec<usize>, String> {
     Ok(cpus)
 }
 
+/// The CPUs of this machine, as the kernel writes them.
+pub fn online() -> Option<String> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    Some(list.trim().to_owned())
+}
+
 /// The CPUs of a NUMA node.
 pub fn of_numa_node(node: u32) -> Result<Vec<usize>, SysError> {
     let action =

@@ -16,9 +16,10 @@ pub struct BlockedSignals {
 }
 
 impl BlockedSignals {
-    /// The signals that ask a server to end, and SIGHUP where that asks it to read its configuration again.
+    /// The signals that ask a server to end or to read its configuration again. SIGHUP stays ignored where `nohup` had it ignored, unless it
+    /// `reloads`.
     pub fn of_server(reloads: bool) -> Result<Self, SysError> {
-        match reloads {
+        match reloads || !is_ignored(libc::SIGHUP) {
             true => Self::block(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]),
             false => Self::block(&[libc::SIGTERM, libc::SIGINT]),
         }
@@ -60,9 +61,19 @@ impl BlockedSignals {
     }
 }
 
-/// Whether a signal asks a server to read its configuration again.
-pub fn asks_to_reload(signal: i32) -> bool {
+/// Whether a signal says that the terminal has gone, or asks a server with a file to read it again.
+pub fn is_hangup(signal: i32) -> bool {
     signal == libc::SIGHUP
+}
+
+/// Whether this process ignores a signal. One that is blocked would be waited for all the same.
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: `action` is writable, and no other action is given.
+    let failed = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } != 0;
+    // SAFETY: all of it is zero or written by sigaction.
+    let action = unsafe { action.assume_init() };
+    !failed && action.sa_sigaction == libc::SIG_IGN
 }
 
 /// The name of a signal, as in `SIGSEGV`.

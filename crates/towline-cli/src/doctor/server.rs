@@ -53,7 +53,7 @@ pub(super) fn look(
     let mut server = match connected {
         Some(Ok(server)) => server,
         Some(Err(error)) => {
-            findings.push(Finding::new("session", State::Error, format!("{error:#}")));
+            findings.push(refused(&format!("{error:#}")));
             return findings;
         }
         None => {
@@ -99,6 +99,14 @@ pub(super) fn look(
         ));
     }
     findings
+}
+
+/// An error on the way in; it tells its remedy behind a semicolon.
+fn refused(error: &str) -> Finding {
+    match error.split_once("; ") {
+        Some((text, remedy)) => Finding::new("session", State::Error, text).but(remedy),
+        None => Finding::new("session", State::Error, error),
+    }
 }
 
 /// Does something that may hang, for so long.
@@ -490,6 +498,14 @@ mod tests {
         assert!(closed.remedy.unwrap().contains("towline serve --listen"));
         let unknown = ended_by("gpu9.invalid");
         assert_eq!(unknown.text, "`gpu9.invalid` has no address");
+    }
+
+    #[test]
+    fn remedies_of_errors_stand_on_their_own() {
+        let finding = refused("no connection: its certificate ended; have it renewed");
+        assert_eq!(finding.text, "no connection: its certificate ended");
+        assert_eq!(finding.remedy.as_deref(), Some("have it renewed"));
+        assert_eq!(refused("it hung up").remedy, None);
     }
 
     #[test]

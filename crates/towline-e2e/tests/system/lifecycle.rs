@@ -55,7 +55,7 @@ fn server_waits_for_sessions_and_refuses_new_ones() {
     let mut server = configured.serve();
     let mut running = idle(&server);
     signal(&server, Signal::TERM);
-    assert!(says_within(&server, "waiting for 1 sessions to end"));
+    assert!(says_within(&server, "waiting for 1 session to end"));
     let refused = Client::new(&[&server], opencl_program("list")).run();
     assert_eq!(refused.lines, ["status -1, 0 devices"]);
     assert!(
@@ -78,10 +78,7 @@ fn sessions_end_when_drain_time_is_over() {
     signal(&server, Signal::TERM);
     assert!(server.ends_well(), "{}", server.log());
     let log = server.log();
-    assert!(
-        log.contains("1 sessions have not ended by themselves"),
-        "{log}"
-    );
+    assert!(log.contains("1 session has not ended in time"), "{log}");
 }
 
 #[test]
@@ -90,7 +87,7 @@ fn second_signal_ends_a_draining_server() {
     let mut server = configured.serve();
     let _running = idle(&server);
     signal(&server, Signal::TERM);
-    assert!(says_within(&server, "waiting for 1 sessions to end"));
+    assert!(says_within(&server, "waiting for 1 session to end"));
     signal(&server, Signal::TERM);
     assert!(!server.ends_well(), "it leaves at once, and says so");
 }
