@@ -54,8 +54,9 @@ fn summary(text: &mut String, host: &Host) {
     };
     let _ = writeln!(
         text,
-        "processors: {} sockets, {} cores, {} threads{isolated}{}{}",
+        "processors: {} socket{}, {} cores, {} threads{isolated}{}{}",
         packages.len(),
+        if packages.len() == 1 { "" } else { "s" },
         cpus.cores.len(),
         cpus.online.len(),
         if cpus.model.is_empty() { "" } else { ", " },
