@@ -70,8 +70,8 @@ impl Folders {
     pub(crate) fn towline_library(&self) -> anyhow::Result<&Path> {
         self.towline.as_deref().with_context(|| {
             format!(
-                "could not find {LIBRARY} beside this program nor in ../lib; build it with `cargo build --release -p \
-                 towline-opencl`, name it in TOWLINE_LIBRARY, or measure only `--legs native`"
+                "could not find {LIBRARY} beside this program nor in ../lib; install the package towline-client or the \
+                 wheel, name it in TOWLINE_LIBRARY, or measure only `--legs native`"
             )
         })
     }

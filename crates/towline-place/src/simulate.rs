@@ -73,8 +73,8 @@ impl Simulator {
         let missing = |why: String| Error::Tool {
             program: path.display().to_string(),
             reason: format!(
-                "{why}; simulation needs the program towline-sim: install SimGrid (Debian: libsimgrid-dev), run `make -C sim`, \
-                 and name the program with --simulator or TOWLINE_SIM"
+                "{why}; simulation needs the program towline-sim: install SimGrid (Debian: libsimgrid-dev), run `make -C sim` in Towline's \
+                 source, and name the program with --simulator or TOWLINE_SIM"
             ),
         };
         let mut version = Command::new(&path);
