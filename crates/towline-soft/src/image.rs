@@ -100,8 +100,17 @@ pub(crate) fn text_of(bytes: &[u8], device: ComputeCapability) -> Result<String,
 }
 
 impl Image {
-    /// Loads PTX.
+    /// Loads PTX on a device that has room for everything.
     pub(crate) fn load(text: String, arena: &Arc<Arena>, device: u32) -> Result<Self, LoadError> {
+        Self::load_within(text, (arena, device), u64::MAX)
+    }
+
+    /// Loads PTX whose variables take so many bytes at most.
+    pub(crate) fn load_within(
+        text: String,
+        (arena, device): (&Arc<Arena>, u32),
+        room: u64,
+    ) -> Result<Self, LoadError> {
         let text = with_runtime(text)?;
         let program = program_of(&text).map_err(|error| error.at_home(&text))?;
         let mut image = Self {
@@ -113,6 +122,12 @@ impl Image {
             arena: Arc::clone(arena),
             kernels: Mutex::default(),
         };
+        let placed = image.program.variables.iter();
+        let placed = placed.filter(|variable| variable.space != Space::Shared);
+        let bytes = placed.fold(0, |sum: u64, variable| sum.saturating_add(variable.len));
+        if bytes > room {
+            return Err(LoadError::NoMemory(bytes));
+        }
         image.place(device)?;
         image.initialize();
         image.text = text;

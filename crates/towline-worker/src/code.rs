@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::link::{Counters, Link, add_within};
+use crate::link::{Charge, Counters, Link, add_within};
 
 /// Bytes charged for each byte of a graph's description: drivers keep nodes in more room than that.
 pub(crate) const GRAPH_FACTOR: u64 = 8;
@@ -39,6 +39,8 @@ struct Item {
 pub(crate) struct CodeCharge {
     counters: Arc<Counters>,
     bytes: u64,
+    /// Memory of the device that it takes.
+    memory: Option<Charge>,
 }
 
 impl Drop for CodeCharge {
@@ -62,11 +64,22 @@ impl Link {
             charge: CodeCharge {
                 counters: Arc::clone(&self.counters),
                 bytes: 0,
+                memory: None,
             },
             context,
         });
         item.charge.bytes += bytes;
         true
+    }
+
+    /// Charges memory of the device for as long as code has a number; whether the session may have it.
+    pub(crate) fn charge_memory_of_code(&self, key: Coded, bytes: u64) -> bool {
+        let charge = Charge::new(&self.counters, bytes);
+        let is_charged = charge.is_some();
+        if let Some(item) = self.coded().get_mut(&key) {
+            item.charge.memory = charge;
+        }
+        is_charged
     }
 
     /// Whether a number is in use.

@@ -68,7 +68,7 @@ impl SoftCuda {
         let context = self.context()?;
         let device = context.device as u32;
         let loaded = text_of(image, self.capability()).and_then(|text| {
-            let image = Image::load(text.clone(), &self.arena, device)?;
+            let image = self.load_image(text.clone(), device)?;
             match image.refusals(self.capability()) {
                 Ok(refusals) => {
                     let lines: String = refusals.iter().map(|refusal| refusal.log(INPUT)).collect();
@@ -109,6 +109,11 @@ impl SoftCuda {
             state.functions.insert(handle, Arc::new(function));
         }
         Ok(module)
+    }
+
+    /// Gives code its memory on a device, which has no more than it is said to have.
+    fn load_image(&self, text: String, device: u32) -> Result<Image, LoadError> {
+        Image::load_within(text, (&self.arena, device), self.free_bytes(device))
     }
 
     /// Tells that device code is of no use; the same fault of it once.
@@ -195,7 +200,7 @@ impl SoftCuda {
         if let Some(image) = images.get(&device) {
             return Ok(Arc::clone(image));
         }
-        let loaded = Image::load(module.text.clone(), &self.arena, device);
+        let loaded = self.load_image(module.text.clone(), device);
         let image = Arc::new(loaded.map_err(|error| status(&error))?);
         self.enter_samplers(&image);
         images.insert(device, Arc::clone(&image));

@@ -69,6 +69,19 @@ fn a_stream_gets_what_it_gave_back_though_it_has_not_come_there() {
 }
 
 #[test]
+fn variables_of_modules_have_no_more_memory_than_the_device() {
+    let cuda = devices(SoftOptions::default());
+    let text = c".version 7.0
+.target sm_75
+.address_size 64
+.visible .global .align 4 .b8 room[41943040];
+";
+    module(&cuda, text).expect("room for one");
+    assert_eq!(module(&cuda, text), Err(CUDA_ERROR_OUT_OF_MEMORY));
+    assert_eq!(cuda.free_bytes(0), 24 << 20);
+}
+
+#[test]
 fn pools_count_what_they_gave_out() {
     let cuda = devices(SoftOptions::default());
     let default = default_pool(&cuda);

@@ -21,7 +21,7 @@ const CONTEXT_BYTES: u64 = 1 << 30;
 const MOST_WAITING: usize = 64;
 
 /// Free memory of the current context's device.
-fn free(api: &dyn CudaApi) -> u64 {
+pub(super) fn free(api: &dyn CudaApi) -> u64 {
     let (mut free, mut total) = (0_usize, 0_usize);
     // SAFETY: two places for the answers.
     unsafe { api.cuMemGetInfo_v2(&raw mut free, &raw mut total) };

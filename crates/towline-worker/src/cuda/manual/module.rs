@@ -11,6 +11,7 @@ use towline_session::Entry;
 use towline_wire::error::{CloseCode, ProtocolError};
 use towline_wire::push::Push;
 
+use super::context::free;
 use super::jit::Jit;
 use crate::code::Coded;
 use crate::cuda::context::Context;
@@ -23,6 +24,9 @@ use crate::link::Raw;
 
 /// Most kernels whose numbers a request can take.
 const KERNEL_LIMIT: usize = 262_144;
+
+/// A module that seems to take more of a device is loaded twice to see: others may allocate while that is measured.
+const OTHERS_BYTES: u64 = 16 << 20;
 
 /// What is to be loaded, and how.
 struct Load {
@@ -135,7 +139,7 @@ impl Load {
         let loaded = match context.map(|context| (context, context.enter(&*shared.api))) {
             None => Err(CUDA_ERROR_INVALID_CONTEXT),
             Some((context, CUDA_SUCCESS)) => {
-                self.load(&*shared.api, context.device, image, &mut jit)
+                self.load_charged(shared, context.device, image, &mut jit)
             }
             Some((_, status)) => Err(status),
         };
@@ -228,6 +232,38 @@ impl Load {
             reply.encode(&mut body);
         }
         shared.answer(self.number, status, &body);
+    }
+
+    /// Loads, and charges what the device has less for it: variables have any size, whatever the image's.
+    fn load_charged(
+        &self,
+        shared: &Shared,
+        device: CUdevice,
+        image: &[u8],
+        jit: &mut Jit,
+    ) -> Result<Loaded, CUresult> {
+        let api = &*shared.api;
+        if !shared.counters.is_memory_limited() {
+            return self.load(api, device, image, jit);
+        }
+        let before = free(api);
+        let loaded = self.load(api, device, image, jit)?;
+        let left = free(api);
+        let mut taken = before.saturating_sub(left);
+        // What others allocate meanwhile counts once in a while, and hardly twice.
+        if taken > OTHERS_BYTES && taken < left {
+            let mut unheard = Jit::new(&self.options, 0, 0);
+            if let Ok(again) = self.load(api, device, image, &mut unheard) {
+                taken = taken.min(left.saturating_sub(free(api)));
+                release(api, self.library, again.object);
+            }
+        }
+        let key = Coded::Object(self.tags().0, self.id);
+        if taken > 0 && !shared.charge_memory_of_code(key, taken) {
+            release(api, self.library, loaded.object);
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        Ok(loaded)
     }
 
     fn load(
