@@ -70,9 +70,14 @@ impl Waiters {
         let mut state = self.0.lock();
         state.jobs.push_back(Box::new(job));
         // Without a new thread the job stays queued for one that becomes free.
-        let state = self.grow(state);
+        let mut state = self.grow(state);
+        // None does where the system gives none: the only one there may be serves the lane.
+        let own = (state.threads <= 1 && !state.enough()).then(|| state.jobs.pop_back());
         drop(state);
-        self.0.work.notify_one();
+        match own.flatten() {
+            Some(job) => job(),
+            None => self.0.work.notify_one(),
+        }
     }
 
     /// A thread for a job to come; `None` when every thread is taken.
