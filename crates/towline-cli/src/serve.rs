@@ -227,7 +227,7 @@ fn drain(
     if sessions > 0 {
         log::info!(
             "waiting for {} to end, at most {} s",
-            counted(sessions as u64, "session"),
+            counted(sessions, "session"),
             limit.as_secs()
         );
     }
@@ -238,7 +238,7 @@ fn drain(
     while supervisor.sessions() > 0 {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let left = supervisor.sessions() as u64;
+            let left = supervisor.sessions();
             let have = if left == 1 { "has" } else { "have" };
             log::warn!("{} {have} not ended in time", counted(left, "session"));
             return;
