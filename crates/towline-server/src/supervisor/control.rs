@@ -1073,7 +1073,7 @@ fn kill(request: KillSession, by: &Client, address: &str, shared: &Shared) -> Re
         }
     }
     session.control.end(Some(&reason));
-    match shared.sessions.wait_gone(id, KILL_LIMIT) {
+    match shared.sessions.wait_gone(id, KILL_LIMIT) && session.worker.is_reaped() {
         true => Ok(()),
         false => Err(format!(
             "session {id} is cut off from its client, but its worker {} has not ended within {} s: it hangs in the kernel",

@@ -380,7 +380,7 @@ impl SessionTable {
         );
         let reason = "the client was cut off, and another session needed its memory";
         session.control.end(Some(reason));
-        self.wait_gone(session.id, KILL_LIMIT)
+        self.wait_gone(session.id, KILL_LIMIT) && session.worker.is_reaped()
     }
 
     /// Waits until the place of a session is free again; false if that takes longer than `limit`.

@@ -413,6 +413,11 @@ impl Worker {
         self.channel.shutdown();
     }
 
+    /// Whether it is gone. One that hangs in the kernel may outlive its session.
+    pub(super) fn is_reaped(&self) -> bool {
+        lock(&self.state).reaped
+    }
+
     fn wait_until_reaped(&self, limit: Duration) -> bool {
         let state = lock(&self.state);
         let waited = self
