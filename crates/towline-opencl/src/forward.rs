@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_or_no_place_is_refused_before_any_provider_is_asked() {
+    fn no_object_or_no_place_is_refused() {
         let (platform, devices) = platform();
         let mut time = 0;
         // SAFETY: the time is a local; a device that is none is what the test is about.
