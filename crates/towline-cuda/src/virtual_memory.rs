@@ -277,6 +277,7 @@ impl Driver {
                 memory: handle,
             })?;
         physical.mapped += 1;
+        self.note_mapped(physical.session);
         let range = Range {
             size,
             context: 0,
@@ -310,6 +311,7 @@ impl Driver {
         if handles.is_empty() || next != address.saturating_add(size as u64) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        self.await_all_written(reserved.session)?;
         let request = wire::PhysicalUnmap {
             address,
             size: size as u64,
@@ -376,6 +378,10 @@ impl Driver {
         let reserved = lock(&self.virtual_memory).reserved(ptr, size);
         let Reserved { session, .. } = reserved.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let words = self.access_words(desc, session)?;
+        let takes = |one: &CUmemAccessDesc| one.flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        if desc.iter().any(takes) {
+            self.await_all_written(session)?;
+        }
         let request = wire::SetAccess {
             pool: wire::MemoryPoolHandle(0),
             address: ptr,

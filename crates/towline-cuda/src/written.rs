@@ -271,6 +271,45 @@ impl Driver {
             .try_for_each(|context| self.settle_written(&self.acting_in(context)?))
     }
 
+    /// Waits for such copies in the contexts of a server that is about to take memory away: the driver waits for nothing then, and takes
+    /// the copies for done.
+    pub(crate) fn await_all_written(&self, session: u8) -> Result<(), CUresult> {
+        self.written_contexts(session)
+            .into_iter()
+            .try_for_each(|context| self.await_written(&self.acting_in(context)?))
+    }
+
+    fn await_written(&self, acting: &Acting<'_>) -> Result<(), CUresult> {
+        let context = &acting.context;
+        let under_way: Vec<(u64, u64, Option<u64>)> = {
+            let all = lock(&context.written.on);
+            let pending = all
+                .iter()
+                .filter(|(on, last)| !context.has_done(**on, last.posted));
+            pending
+                .map(|(on, last)| (*on, last.posted, last.recorded.then_some(last.event)))
+                .collect()
+        };
+        for (on, posted, event) in under_way {
+            let Some(event) = event else {
+                acting.synchronise(wire::StreamHandle(on))?;
+                continue;
+            };
+            // What came behind the copy may take as long as it likes.
+            let event = wire::EventHandle(event);
+            acting.call_for("cuMemUnmap", &wire::SynchronizeEvent { event })?;
+            acting.note_done(on, posted);
+        }
+        Ok(())
+    }
+
+    /// From now on memory may be taken away that copies are under way to: each of them is recorded.
+    pub(crate) fn note_mapped(&self, session: u8) {
+        let contexts = read(&self.contexts);
+        let of_server = contexts.values().filter(|one| one.session == session);
+        of_server.for_each(|context| context.written.note_apart());
+    }
+
     fn settle_written(&self, acting: &Acting<'_>) -> Result<(), CUresult> {
         let context = &acting.context;
         let under_way: Vec<u64> = {

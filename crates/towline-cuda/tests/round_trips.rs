@@ -106,7 +106,7 @@ fn serve(command: &dyn Connection, heard: &Heard) {
 }
 
 /// Requests that an empty reply answers.
-const WAITING: [u16; 10] = [
+const WAITING: [u16; 11] = [
     wire::PhysicalCreate::ID,
     wire::PhysicalUnmap::ID,
     <wire::SetAccess<'_> as Request<'_>>::ID,
@@ -116,6 +116,7 @@ const WAITING: [u16; 10] = [
     <wire::LaunchFirst<'_> as Request<'_>>::ID,
     wire::SynchronizeStream::ID,
     wire::SynchronizeContext::ID,
+    wire::SynchronizeEvent::ID,
     wire::MemoryFree::ID,
 ];
 
@@ -618,8 +619,10 @@ fn physical_memory_is_mapped_where_addresses_were_reserved_and_nowhere_else() {
     assert_eq!(early, CUDA_ERROR_INVALID_VALUE);
     // SAFETY: as above.
     let part = unsafe { driver.cuMemUnmap(second, PIECE / 2) };
+    // The copy is waited for, and the call itself.
     // SAFETY: as above.
-    let unmapped = unsafe { driver.cuMemUnmap(second, PIECE) };
+    let (unmapped, waits) = bench.costs(|driver| unsafe { driver.cuMemUnmap(second, PIECE) });
+    assert_eq!(waits, 2);
     // SAFETY: nothing is mapped any more.
     let freed = unsafe { driver.cuMemAddressFree(start, 2 * PIECE) };
     assert_eq!(
