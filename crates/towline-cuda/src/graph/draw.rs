@@ -63,6 +63,11 @@ pub(crate) fn draw(
     graph: u64,
     flags: u32,
 ) -> Result<String, CUresult> {
+    let flags = match flags & CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE {
+        0 => flags,
+        // As if every flag were given.
+        _ => u32::MAX,
+    };
     let mut out = String::from("digraph dot {\n");
     cluster(driver, graphs, graph, flags, &mut out)?;
     out.push_str("}\n");

@@ -1145,16 +1145,23 @@ fn a_drawing_names_every_node_and_edge(bench: &Bench) {
     let graph = bench.graph();
     let node = bench.add_kernel(graph, &[], bench.add_one, address, [1, 0]);
     bench.empty(graph, &[node]);
-    let path = std::env::temp_dir().join(format!("towline-graph-{}.dot", std::process::id()));
+    let (process, thread) = (std::process::id(), std::thread::current().id());
+    let path = std::env::temp_dir().join(format!("towline-graph-{process}-{thread:?}.dot"));
     let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-    // SAFETY: the path ends.
-    ok(unsafe {
-        bench
-            .driver
-            .cuGraphDebugDotPrint(graph, name.as_ptr(), CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE)
-    });
-    let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
+    let drawn = |flags| {
+        // SAFETY: the path ends.
+        ok(unsafe {
+            bench
+                .driver
+                .cuGraphDebugDotPrint(graph, name.as_ptr(), flags)
+        });
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        text
+    };
+    let text = drawn(CU_GRAPH_DEBUG_DOT_FLAGS_KERNEL_NODE_PARAMS);
+    let all = drawn(CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE);
+    assert!(text.len() < all.len(), "{text} {all}");
     assert!(text.starts_with("digraph"), "{text}");
     assert!(text.contains("add_one") && text.contains("EMPTY"), "{text}");
     assert_eq!(text.matches("->").count(), 1, "{text}");
