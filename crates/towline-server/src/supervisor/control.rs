@@ -1164,7 +1164,7 @@ fn server_limits(tenant: &Tenant, shared: &Shared) -> Vec<ServerLimit> {
         used: None,
     };
     vec![
-        counted("sessions", shared.sessions.in_use()),
+        sessions_in_use(with_use, shared),
         counted(
             "queries",
             (shared.queries.count() as u64, bounds.queries as u64),
@@ -1183,6 +1183,21 @@ fn server_limits(tenant: &Tenant, shared: &Shared) -> Vec<ServerLimit> {
         time("query_silence_ms", bounds.query_silence),
         time("answer_ms", ANSWER_LIMIT),
     ]
+}
+
+/// Places that are taken. A tenant that sees its own sessions alone hears of them where none is left to it, as a refusal would say.
+fn sessions_in_use(with_use: bool, shared: &Shared) -> ServerLimit {
+    let (used, value) = shared.sessions.in_use();
+    // Sessions that are cut off give way to new ones.
+    let all_are_there = || {
+        let sessions = shared.sessions.status(None);
+        sessions.iter().all(|session| session.away_ms == 0)
+    };
+    ServerLimit {
+        name: "sessions".to_owned(),
+        value,
+        used: (with_use || used >= value && all_are_there()).then_some(used),
+    }
 }
 
 fn internal(error: &super::SupervisorError) -> Reject {
