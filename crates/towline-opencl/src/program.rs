@@ -345,6 +345,12 @@ fn devices_of(
     }
 }
 
+/// Whether the bytes begin as a SPIR-V module does, in either order.
+fn is_spirv(bytes: &[u8]) -> bool {
+    const MAGIC: u32 = 0x0723_0203;
+    bytes.starts_with(&MAGIC.to_le_bytes()) || bytes.starts_with(&MAGIC.to_be_bytes())
+}
+
 fn options_of(options: Option<&CStr>) -> CString {
     options.unwrap_or(c"").into()
 }
@@ -492,7 +498,11 @@ impl ProgramCalls for Platform {
             .filter(|bytes| !bytes.is_empty())
             .ok_or(CL_INVALID_VALUE)?;
         if !context.devices.iter().any(|device| device.limits.takes_il) {
-            return Err(CL_INVALID_OPERATION);
+            return Err(if is_spirv(bytes) {
+                CL_INVALID_OPERATION
+            } else {
+                CL_INVALID_VALUE
+            });
         }
         let devices = context.devices.clone();
         open(

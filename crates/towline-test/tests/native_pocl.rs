@@ -53,10 +53,6 @@ const DEVIATIONS: &[(&str, Deviation)] = &[
         Fatal("its marker waits for all commands before"),
     ),
     (
-        "program::code_that_no_device_takes_is_invalid_operation",
-        Differs("it answers CL_INVALID_VALUE to what is no SPIR-V"),
-    ),
-    (
         "program::unbuilt_program_has_an_empty_log",
         Differs("it answers CL_INVALID_PROGRAM"),
     ),

@@ -18,7 +18,6 @@ rules![program:
     build_with_a_callback_less_user_data_is_invalid_value,
     build_with_unknown_options_is_invalid_build_options,
     built_program_lists_its_kernels,
-    code_that_no_device_takes_is_invalid_operation,
     compile_and_link_make_a_program_that_runs,
     compile_finds_headers_by_name,
     empty_source_builds,
@@ -267,23 +266,6 @@ fn link(
     let linked = (!linked.is_null()).then(|| Owned::new(&cl.api, linked));
     checked("clLinkProgram", code)?;
     Ok(linked.expect("a link that succeeds gives a program"))
-}
-
-fn code_that_no_device_takes_is_invalid_operation(cl: &Fixture) -> Verdict {
-    let taken = info!(cl, clGetDeviceInfo(cl.device(), CL_DEVICE_IL_VERSION));
-    cl.requires(
-        taken.is_ok_and(|taken| taken.text().is_empty()),
-        "the device takes intermediate code, or is older than it",
-    )?;
-    let context = cl.context()?;
-    let code = 0xdead_beef_u32;
-    let at = (&raw const code).cast();
-    let made = create!(
-        cl,
-        clCreateProgramWithIL(context.raw(), at, size_of_val(&code))
-    );
-    assert_eq!(made.code(), CL_INVALID_OPERATION);
-    Ok(())
 }
 
 fn compile_and_link_make_a_program_that_runs(cl: &Fixture) -> Verdict {
