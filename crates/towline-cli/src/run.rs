@@ -133,32 +133,35 @@ fn prepared(options: &RunOptions, chosen: &Chosen, collectives: bool) -> anyhow:
     let report = is_set(options.report, settings.run.report);
     let with_local = is_set(options.with_local, settings.run.with_local);
     let beside = |name: &str| library.parent()?.join(name).canonicalize().ok();
-    // Without it CUDA programs would find this machine's driver, or none.
-    let cuda = beside(CUDA_LIBRARY).with_context(|| missing(CUDA_LIBRARY, &library))?;
-    let mut libraries = driver_links(&cuda, beside(NVML_LIBRARY).as_deref());
-    if cudart {
-        for (soname, name) in CUDART {
-            let cudart = beside(name).with_context(|| missing(name, &library))?;
-            libraries.push((soname, cudart));
-        }
+    if cudart && beside(CUDA_LIBRARY).is_none() {
+        bail!(missing(CUDA_LIBRARY, &library));
     }
-    let nccl = collectives.then(|| beside(NCCL.1)).flatten();
-    libraries.extend(nccl.clone().map(|library| (NCCL.0, library)));
-    let folder = driver_folder(&links, &libraries)?;
-    command.env("LD_LIBRARY_PATH", search_path(&folder)?);
-    if nccl.is_some() {
-        // PyTorch finds its own copy by a DT_RPATH, which goes before LD_LIBRARY_PATH, unless one of its name is loaded already. The
-        // link is named, not the library, for the driver to be found beside it where a program sets another LD_LIBRARY_PATH.
-        let before = std::env::var_os(PRELOAD_VARIABLE).unwrap_or_default();
-        command
-            .env(PRELOAD_VARIABLE, preload(&folder.join(NCCL.0), &before)?)
-            .env(COLLECTIVES, "1");
-    } else {
-        // Another `towline run` may have started this one.
-        if let Some(before) = std::env::var_os(PRELOAD_VARIABLE) {
-            command.env(PRELOAD_VARIABLE, without_ours(&before));
+    if let Some(cuda) = beside(CUDA_LIBRARY) {
+        let mut libraries = driver_links(&cuda, beside(NVML_LIBRARY).as_deref());
+        if cudart {
+            for (soname, name) in CUDART {
+                let cudart = beside(name).with_context(|| missing(name, &library))?;
+                libraries.push((soname, cudart));
+            }
         }
-        command.env_remove(COLLECTIVES);
+        let nccl = collectives.then(|| beside(NCCL.1)).flatten();
+        libraries.extend(nccl.clone().map(|library| (NCCL.0, library)));
+        let folder = driver_folder(&links, &libraries)?;
+        command.env("LD_LIBRARY_PATH", search_path(&folder)?);
+        if nccl.is_some() {
+            // PyTorch finds its own copy by a DT_RPATH, which goes before LD_LIBRARY_PATH, unless one of its name is loaded already. The
+            // link is named, not the library, for the driver to be found beside it where a program sets another LD_LIBRARY_PATH.
+            let before = std::env::var_os(PRELOAD_VARIABLE).unwrap_or_default();
+            command
+                .env(PRELOAD_VARIABLE, preload(&folder.join(NCCL.0), &before)?)
+                .env(COLLECTIVES, "1");
+        } else {
+            // Another `towline run` may have started this one.
+            if let Some(before) = std::env::var_os(PRELOAD_VARIABLE) {
+                command.env(PRELOAD_VARIABLE, without_ours(&before));
+            }
+            command.env_remove(COLLECTIVES);
+        }
     }
     if is_set(
         options.no_cudart_handshake,
