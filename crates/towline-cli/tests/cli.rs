@@ -985,7 +985,7 @@ fn missing_library_says_where_it_was_looked_for() {
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(err(&output).contains("/nonexistent"), "{}", err(&output));
-    let (mut command, folder) = towline_run(&["--server", "a:1", "--", "true"]);
+    let (mut command, folder) = towline_run(&["--server", "a:1", "--cudart", "--", "true"]);
     std::fs::remove_file(folder.path().join("libtowline_cuda.so")).unwrap();
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(125));
