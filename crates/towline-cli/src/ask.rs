@@ -189,7 +189,7 @@ fn unexpected(answer: &Message, wanted: &str) -> anyhow::Error {
     )
 }
 
-/// What an error with a server is told by: it may name the server itself.
+/// The text that tells of an error with a server, which may name the server itself.
 pub(crate) fn told(attempt: &str, address: &Address, error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     match text.contains(&address.to_string()) {

@@ -590,7 +590,7 @@ fn identity(options: &ServeOptions) -> anyhow::Result<(Identity, bool)> {
     }
 }
 
-/// What to say of a certificate that ends at a second since 1970.
+/// The warning of a certificate that ends at a second since 1970, where one is due.
 fn warning_of_end(end: Option<u64>, now: jiff::Timestamp) -> Option<String> {
     let end = jiff::Timestamp::from_second(i64::try_from(end?).ok()?).ok()?;
     let day = end.strftime("%F");

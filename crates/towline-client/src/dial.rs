@@ -148,7 +148,7 @@ fn reason(why: &HandshakeError) -> String {
     }
 }
 
-/// What a message shows, unless that it is none.
+/// The detail that a message shows, unless it is no message of ours at all.
 fn detail(seen: &ControlError) -> String {
     match seen {
         ControlError::BadMagic => String::new(),

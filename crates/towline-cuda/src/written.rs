@@ -295,7 +295,7 @@ impl Driver {
                 acting.synchronise(wire::StreamHandle(on))?;
                 continue;
             };
-            // What came behind the copy may take as long as it likes.
+            // Commands behind the copy may take as long as they like.
             let event = wire::EventHandle(event);
             acting.call_for("cuMemUnmap", &wire::SynchronizeEvent { event })?;
             acting.note_done(on, posted);

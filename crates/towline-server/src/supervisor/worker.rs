@@ -667,7 +667,7 @@ impl Worker {
             ended = process.wait_ended(WORKER_END_LIMIT);
         }
         let exit = process.kill_and_reap();
-        // What it sent and nobody has read is closed here, not by the last who knows it.
+        // Descriptors that it sent and nobody has read are closed here, not by the last who knows it.
         self.channel.shutdown();
         while let Ok(Some(unread)) = self.channel.recv() {
             unread.descriptor.into_iter().for_each(put_away);

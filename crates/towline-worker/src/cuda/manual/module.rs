@@ -250,7 +250,7 @@ impl Load {
         let loaded = self.load(api, device, image, jit)?;
         let left = free(api);
         let mut taken = before.saturating_sub(left);
-        // What others allocate meanwhile counts once in a while, and hardly twice.
+        // Memory that others allocate meanwhile counts once in a while, and hardly twice.
         if taken > OTHERS_BYTES && taken < left {
             let mut unheard = Jit::new(&self.options, 0, 0);
             if let Ok(again) = self.load(api, device, image, &mut unheard) {
