@@ -782,24 +782,27 @@ fn decode(server: &str, bytes: &[u8]) -> Result<Snapshot, DialError> {
 mod tests {
     use towline_session::Landing;
     use towline_transport::memory::MemoryTransport;
-    use towline_transport::{ConnectOptions, Transport};
+    use towline_transport::{ConnectOptions, Listener, Transport};
 
     use super::*;
     use crate::state::{Read, ToldBy};
 
-    fn session() -> Session {
+    /// A session, and what has its server's ends: without it, the session is lost as soon as its threads see that.
+    fn session() -> (Session, Box<dyn Listener>) {
         let network = MemoryTransport::new();
         let address: Address = "memory://server".parse().unwrap();
-        let _listener = network.listen(&address).unwrap();
+        let listener = network.listen(&address).unwrap();
         let connect = || network.connect(&address, &ConnectOptions::default());
         let (command, lane) = (connect().unwrap(), connect().unwrap());
         let snapshot = Snapshot::default().encode();
-        Session::over_lanes("server", command, vec![lane], &snapshot, 64 << 10).unwrap()
+        let session =
+            Session::over_lanes("server", command, vec![lane], &snapshot, 64 << 10).unwrap();
+        (session, listener)
     }
 
     #[test]
     fn default_stream_covers_reads_of_streams_that_keep_its_order() {
-        let session = session();
+        let (session, _server) = session();
         let (actor, other) = (
             Actor {
                 context: 7,
@@ -841,7 +844,7 @@ mod tests {
 
     #[test]
     fn every_wait_tells_of_a_failure_once() {
-        let session = session();
+        let (session, _server) = session();
         session.note_failure(20, -5);
         assert_eq!(session.failure_behind(30), Some(-5));
         assert_eq!(session.failure_behind(0), None);
