@@ -8,7 +8,7 @@ mod support;
 
 use std::ptr::null_mut;
 
-use support::{Machine, pattern};
+use support::{GRANULARITY, Machine, pattern};
 use towline_backend::cuda::*;
 
 fn export(machine: &Machine, address: CUdeviceptr) -> (CUresult, CUipcMemHandle) {
@@ -115,7 +115,7 @@ fn memory_says_truly_which_handles_of_it_can_be_had() {
             CU_MEM_HANDLE_TYPE_NONE,
             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
         ] {
-            let (handle, size) = (create(machine, asked), 2 << 20);
+            let (handle, size) = (machine.physical(asked), 2 << 20);
             let mut address = 0;
             // SAFETY: the place is a local.
             let mapped = unsafe {
@@ -619,58 +619,6 @@ fn events_that_are_not_made_to_be_shared_are_not() {
     Machine::leave_all(machines);
 }
 
-const GRANULARITY: usize = 2 << 20;
-
-fn create(machine: &Machine, types: CUmemAllocationHandleType) -> CUmemGenericAllocationHandle {
-    let mut handle = 0;
-    let prop = CUmemAllocationProp {
-        r#type: CU_MEM_ALLOCATION_TYPE_PINNED,
-        requestedHandleTypes: types,
-        location: CUmemLocation {
-            r#type: CU_MEM_LOCATION_TYPE_DEVICE,
-            either: CUmemLocation_either { id: 0 },
-        },
-        win32HandleMetaData: null_mut(),
-        allocFlags: CUmemAllocationProp_allocFlags {
-            compressionType: 0,
-            gpuDirectRDMACapable: 0,
-            usage: 0,
-            reserved: [0; 4],
-        },
-    };
-    // SAFETY: both are locals.
-    let made = unsafe {
-        let prop = &raw const prop;
-        machine
-            .driver
-            .cuMemCreate(&raw mut handle, GRANULARITY, prop, 0)
-    };
-    assert_eq!(made, CUDA_SUCCESS);
-    handle
-}
-
-fn mapped(machine: &Machine, handle: CUmemGenericAllocationHandle) -> CUdeviceptr {
-    let mut address = 0;
-    let access = CUmemAccessDesc {
-        location: CUmemLocation {
-            r#type: CU_MEM_LOCATION_TYPE_DEVICE,
-            either: CUmemLocation_either { id: 0 },
-        },
-        flags: CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-    };
-    // SAFETY: address and access are locals.
-    let status = unsafe {
-        let driver = &machine.driver;
-        [
-            driver.cuMemAddressReserve(&raw mut address, GRANULARITY, 0, 0, 0),
-            driver.cuMemMap(address, GRANULARITY, 0, handle, 0),
-            driver.cuMemSetAccess(address, GRANULARITY, &raw const access, 1),
-        ]
-    };
-    assert_eq!(status, [CUDA_SUCCESS; 3]);
-    address
-}
-
 fn unmap(machine: &Machine, address: CUdeviceptr, handle: CUmemGenericAllocationHandle) {
     // SAFETY: no pointers.
     let status = unsafe {
@@ -704,8 +652,8 @@ fn physical_memory_goes_to_another_program_as_a_file() {
     };
     let kind = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     ours.enter(0);
-    let handle = create(ours, kind);
-    let address = mapped(ours, handle);
+    let handle = ours.physical(kind);
+    let address = ours.mapped(handle);
     // SAFETY: no pointers.
     unsafe { ours.driver.cuMemsetD8_v2(address, 0x42, 64) };
     ours.synchronise();
@@ -723,7 +671,7 @@ fn physical_memory_goes_to_another_program_as_a_file() {
         driver.cuMemImportFromShareableHandle(&raw mut imported, descriptor, kind)
     });
     assert_eq!((status, waits), (CUDA_SUCCESS, 1));
-    let there = mapped(theirs, imported);
+    let there = theirs.mapped(imported);
     assert_eq!(theirs.bytes(there, 64), [0x42; 64]);
     ours.enter(0);
     unmap(ours, address, handle);
@@ -749,7 +697,7 @@ fn files_that_stand_for_nothing_and_memory_that_is_not_to_be_exported_are_refuse
     let (machines, _) = Machine::neighbours(1);
     let machine = &machines[0];
     let kind = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    let handle = create(machine, 0);
+    let handle = machine.physical(0);
     let (mut file, mut imported) = (-1_i32, 0);
     // SAFETY: the descriptor is a local.
     let private = unsafe {

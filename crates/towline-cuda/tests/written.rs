@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-use support::{Machine, pattern};
+use support::{GRANULARITY, Machine, pattern};
 use towline_backend::cuda::*;
 
 on_every_device! {
@@ -257,65 +257,51 @@ fn wait_behind_copies_of_taken_bytes_is_free(machine: Machine) {
     machine.end();
 }
 
-/// Physical memory and where it is mapped.
-fn mapped(machine: &Machine, size: usize) -> (CUmemGenericAllocationHandle, CUdeviceptr) {
-    let driver = &machine.driver;
-    let location = CUmemLocation {
-        r#type: CU_MEM_LOCATION_TYPE_DEVICE,
-        either: CUmemLocation_either { id: 0 },
-    };
-    let prop = CUmemAllocationProp {
-        r#type: CU_MEM_ALLOCATION_TYPE_PINNED,
-        requestedHandleTypes: 0,
-        location,
-        win32HandleMetaData: null_mut(),
-        allocFlags: CUmemAllocationProp_allocFlags {
-            compressionType: 0,
-            gpuDirectRDMACapable: 0,
-            usage: 0,
-            reserved: [0; 4],
-        },
-    };
-    let access = CUmemAccessDesc {
-        location,
-        flags: CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-    };
-    let (mut memory, mut address) = (0, 0);
-    // SAFETY: handle, address and descriptors are locals.
-    let made = unsafe {
-        driver.cuMemCreate(&raw mut memory, size, &raw const prop, 0)
-            | driver.cuMemAddressReserve(&raw mut address, size, 0, 0, 0)
-            | driver.cuMemMap(address, size, 0, memory, 0)
-            | driver.cuMemSetAccess(address, size, &raw const access, 1)
-    };
-    assert_eq!(made, CUDA_SUCCESS);
-    (memory, address)
-}
-
 unsafe extern "C" fn rest(_data: *mut c_void) {
     std::thread::sleep(Duration::from_millis(30));
 }
 
+/// How memory is taken away.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Taken {
+    Unmapped,
+    WithWorkBehind,
+    Closed,
+}
+
 fn mapping_ends_behind_its_returned_copies(machine: Machine) {
-    const PIECE: usize = 2 << 20;
     let (driver, other) = (&machine.driver, machine.filled(&[0; 64]));
-    for (round, size) in SIZES.into_iter().cycle().take(6).enumerate() {
-        let (memory, address) = mapped(&machine, PIECE);
-        // SAFETY: the function takes nothing.
-        let held = unsafe { driver.cuLaunchHostFunc(null_mut(), Some(rest), null_mut()) };
-        assert_eq!(held, CUDA_SUCCESS);
-        write(&machine, address, &pattern(size, 1));
-        if round % 2 == 1 {
-            // SAFETY: no host memory.
-            let behind = unsafe { driver.cuMemsetD8Async(other, 1, 64, null_mut()) };
-            assert_eq!(behind, CUDA_SUCCESS);
+    for taken in [Taken::Unmapped, Taken::WithWorkBehind, Taken::Closed] {
+        for size in SIZES {
+            let memory = machine.physical(CU_MEM_HANDLE_TYPE_NONE);
+            let address = machine.mapped(memory);
+            // SAFETY: the function takes nothing.
+            let held = unsafe { driver.cuLaunchHostFunc(null_mut(), Some(rest), null_mut()) };
+            assert_eq!(held, CUDA_SUCCESS);
+            write(&machine, address, &pattern(size, 1));
+            if taken == Taken::WithWorkBehind {
+                // SAFETY: no host memory.
+                let behind = unsafe { driver.cuMemsetD8Async(other, 1, 64, null_mut()) };
+                assert_eq!(behind, CUDA_SUCCESS);
+            }
+            let ended = match taken {
+                Taken::Closed => machine.set_access(address, CU_MEM_ACCESS_FLAGS_PROT_NONE),
+                // SAFETY: as far as the application can see, nothing uses the memory.
+                _ => unsafe { driver.cuMemUnmap(address, GRANULARITY) },
+            };
+            assert_eq!(ended, CUDA_SUCCESS);
+            // SAFETY: no pointers.
+            let waited = unsafe { driver.cuCtxSynchronize() };
+            assert_eq!(waited, CUDA_SUCCESS, "{size} bytes, {taken:?}");
+            if taken == Taken::Closed {
+                // SAFETY: nothing uses the memory.
+                let unmapped = unsafe { driver.cuMemUnmap(address, GRANULARITY) };
+                assert_eq!(unmapped, CUDA_SUCCESS);
+            }
+            // SAFETY: nothing is mapped any more.
+            let released = unsafe { driver.cuMemRelease(memory) };
+            assert_eq!(released, CUDA_SUCCESS);
         }
-        // SAFETY: as far as the application can see, nothing uses the memory.
-        let ended = unsafe { driver.cuMemUnmap(address, PIECE) | driver.cuMemRelease(memory) };
-        assert_eq!(ended, CUDA_SUCCESS);
-        // SAFETY: no pointers.
-        let waited = unsafe { driver.cuCtxSynchronize() };
-        assert_eq!(waited, CUDA_SUCCESS, "{size} bytes, round {round}");
     }
     machine.end();
 }

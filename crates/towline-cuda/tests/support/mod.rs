@@ -467,7 +467,69 @@ impl Machine {
     }
 }
 
+/// Bytes that physical memory comes in.
+pub const GRANULARITY: usize = 2 << 20;
+
+/// The first device.
+const FIRST: CUmemLocation = CUmemLocation {
+    r#type: CU_MEM_LOCATION_TYPE_DEVICE,
+    either: CUmemLocation_either { id: 0 },
+};
+
 impl Machine {
+    /// Physical memory of the first device, which can be exported in these ways.
+    pub fn physical(&self, types: CUmemAllocationHandleType) -> CUmemGenericAllocationHandle {
+        let prop = CUmemAllocationProp {
+            r#type: CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: types,
+            location: FIRST,
+            win32HandleMetaData: null_mut(),
+            allocFlags: CUmemAllocationProp_allocFlags {
+                compressionType: 0,
+                gpuDirectRDMACapable: 0,
+                usage: 0,
+                reserved: [0; 4],
+            },
+        };
+        let mut handle = 0;
+        // SAFETY: both are locals.
+        let made = unsafe {
+            let prop = &raw const prop;
+            self.driver
+                .cuMemCreate(&raw mut handle, GRANULARITY, prop, 0)
+        };
+        assert_eq!(made, CUDA_SUCCESS);
+        handle
+    }
+
+    /// Gives mapped memory's device this access.
+    pub fn set_access(&self, address: CUdeviceptr, flags: CUmemAccess_flags) -> CUresult {
+        let access = CUmemAccessDesc {
+            location: FIRST,
+            flags,
+        };
+        let access = &raw const access;
+        // SAFETY: one descriptor, a local.
+        unsafe { self.driver.cuMemSetAccess(address, GRANULARITY, access, 1) }
+    }
+
+    /// Where such memory is mapped, for reading and writing.
+    pub fn mapped(&self, handle: CUmemGenericAllocationHandle) -> CUdeviceptr {
+        let mut address = 0;
+        // SAFETY: the address is a local.
+        let status = unsafe {
+            [
+                self.driver
+                    .cuMemAddressReserve(&raw mut address, GRANULARITY, 0, 0, 0),
+                self.driver.cuMemMap(address, GRANULARITY, 0, handle, 0),
+            ]
+        };
+        assert_eq!(status, [CUDA_SUCCESS; 2]);
+        let granted = self.set_access(address, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        assert_eq!(granted, CUDA_SUCCESS);
+        address
+    }
+
     /// Ends all sessions.
     pub fn end(&self) {
         for session in &self.sessions {
