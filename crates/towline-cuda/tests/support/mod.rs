@@ -515,16 +515,14 @@ impl Machine {
 
     /// Where such memory is mapped, for reading and writing.
     pub fn mapped(&self, handle: CUmemGenericAllocationHandle) -> CUdeviceptr {
-        let mut address = 0;
+        let (driver, mut address) = (&self.driver, 0);
         // SAFETY: the address is a local.
-        let status = unsafe {
-            [
-                self.driver
-                    .cuMemAddressReserve(&raw mut address, GRANULARITY, 0, 0, 0),
-                self.driver.cuMemMap(address, GRANULARITY, 0, handle, 0),
-            ]
-        };
-        assert_eq!(status, [CUDA_SUCCESS; 2]);
+        let reserved =
+            unsafe { driver.cuMemAddressReserve(&raw mut address, GRANULARITY, 0, 0, 0) };
+        assert_eq!(reserved, CUDA_SUCCESS);
+        // SAFETY: no pointers.
+        let mapped = unsafe { driver.cuMemMap(address, GRANULARITY, 0, handle, 0) };
+        assert_eq!(mapped, CUDA_SUCCESS);
         let granted = self.set_access(address, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
         assert_eq!(granted, CUDA_SUCCESS);
         address
