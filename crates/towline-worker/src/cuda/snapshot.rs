@@ -2,11 +2,18 @@
 //! takes a driver some hundred milliseconds, in which other processes wait: those that a session is to find are kept.
 
 use std::ffi::CStr;
+use std::time::{Duration, Instant};
 
 use towline_backend::cuda::snapshot::{Device, Snapshot};
 use towline_backend::cuda::*;
 
 use super::ahead::is_shared;
+
+/// How long a context waits for memory: other processes may have all of it for a moment, and without a worker a program has no devices for as
+/// long as it lives.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between two attempts.
+const RETRY: Duration = Duration::from_millis(200);
 
 /// Why a driver cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -141,8 +148,10 @@ fn ask_context(
     described: &mut Device,
 ) -> Result<(), CudaOpenError> {
     let mut context: CUcontext = std::ptr::null_mut();
-    // SAFETY: as in `take`, and so in all below.
-    let status = unsafe { api.cuDevicePrimaryCtxRetain(&raw mut context, device) };
+    let status = once_there_is_memory(PATIENCE, || {
+        // SAFETY: as in `take`, and so in all below.
+        unsafe { api.cuDevicePrimaryCtxRetain(&raw mut context, device) }
+    });
     check("cuDevicePrimaryCtxRetain", status)?;
     // SAFETY: as above.
     unsafe { api.cuCtxSetCurrent(context) };
@@ -164,12 +173,44 @@ fn ask_context(
     Ok(())
 }
 
+/// Runs `ask` until it does not lack memory, for so long at most.
+fn once_there_is_memory(patience: Duration, mut ask: impl FnMut() -> CUresult) -> CUresult {
+    let since = Instant::now();
+    loop {
+        let status = ask();
+        if status != CUDA_ERROR_OUT_OF_MEMORY || since.elapsed() >= patience {
+            return status;
+        }
+        log::debug!("the device has no memory for a context; trying again");
+        std::thread::sleep(RETRY.min(patience));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use towline_backend::cuda::NullCuda;
 
     use super::*;
     use crate::cuda::ahead::tests::references;
+
+    #[test]
+    fn full_device_is_asked_again() {
+        let mut answers = [CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS].into_iter();
+        let status = once_there_is_memory(PATIENCE, || answers.next().expect("two answers"));
+        assert_eq!(status, CUDA_SUCCESS);
+        let mut asked = 0;
+        let status = once_there_is_memory(Duration::ZERO, || {
+            asked += 1;
+            CUDA_ERROR_OUT_OF_MEMORY
+        });
+        assert_eq!((status, asked), (CUDA_ERROR_OUT_OF_MEMORY, 1));
+    }
+
+    #[test]
+    fn other_failures_are_final() {
+        let status = once_there_is_memory(PATIENCE, || CUDA_ERROR_NO_DEVICE);
+        assert_eq!(status, CUDA_ERROR_NO_DEVICE);
+    }
 
     #[test]
     fn context_of_the_question_is_kept_for_the_session() {
