@@ -96,8 +96,10 @@ pub(crate) trait Serve: Send + 'static {
     /// Carries out one request.
     fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError>;
 
-    /// A frame has come; nothing had for so long.
-    fn begin_of_frame(&mut self, _rested: Duration) {}
+    /// A frame has come; nothing had for so long. `false` when the session cannot go on.
+    fn begin_of_frame(&mut self, _rested: Duration) -> bool {
+        true
+    }
 
     /// What a request says, for a trace.
     fn describe(id: u16, body: &[u8]) -> Result<String, DecodeError>;
@@ -349,7 +351,9 @@ impl<S: Serve> Lane<S> {
             .received_bytes
             .fetch_add(count as u64, Ordering::Relaxed);
         let started = Instant::now();
-        session.begin_of_frame(started.saturating_duration_since(self.through));
+        if !session.begin_of_frame(started.saturating_duration_since(self.through)) {
+            return Ok(false);
+        }
         let mut launches = 0;
         while let Some(message) = reader.next()? {
             launches += u64::from(S::LAUNCHES.contains(&message.id));

@@ -21,6 +21,7 @@ mod nvml;
 mod opencl;
 mod payload;
 mod print;
+mod swap;
 mod turns;
 mod waiters;
 mod watchdog;
@@ -35,6 +36,7 @@ pub use link::Counters;
 pub use memory_budget::{GRANULE, MemoryBudget, Reserved};
 pub use nvml::{NvmlMonitor, NvmlOpenError};
 pub use opencl::{OpenClEngine, OpenClOpenError};
+pub use swap::{Swap, SwapRequest, Swapper};
 pub use turns::{Scheduler, Turn, Turns};
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::lane::PeerLanes;
 use crate::memory_budget::{MemoryBudget, Reservation};
 use crate::payload::Payloads;
 use crate::print::Printing;
+use crate::swap::Swap;
 use crate::turns::Turns;
 use crate::waiters::Waiters;
 
@@ -56,6 +57,8 @@ pub struct Counters {
     pub turns: Turns,
     /// Its bonds with other sessions.
     pub bonds: Bonds,
+    /// Whether and how it gives its device memory up for others.
+    pub swap: Swap,
     /// The session's account of its tenant's memory, if that is counted.
     tenant: OnceLock<Reservation>,
 }

@@ -12,6 +12,8 @@ mod limits;
 mod room;
 #[path = "support/shared_host.rs"]
 mod shared_host;
+#[path = "support/swap.rs"]
+mod swap;
 
 use std::collections::HashMap;
 use std::io::IoSlice;

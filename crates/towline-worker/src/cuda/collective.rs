@@ -170,6 +170,11 @@ impl Collectives {
         self.library.get_or_init(open).as_ref()
     }
 
+    /// Whether the session has communicators, or makes any.
+    pub(crate) fn are_used(&self) -> bool {
+        !lock(&self.known).is_empty()
+    }
+
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Communicator>> {
         match lock(&self.known).get(&number) {
             Some(Known::There(communicator)) => Some(Arc::clone(communicator)),

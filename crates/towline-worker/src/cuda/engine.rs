@@ -13,6 +13,7 @@ use super::messages;
 use super::session::Session;
 use super::shared::Shared;
 use super::snapshot;
+use super::swap::Moves;
 use crate::lane::{self, Limits, RunError, SideLane};
 use crate::link::{Counters, Link};
 use crate::payload::Payloads;
@@ -140,6 +141,7 @@ impl CudaEngine {
             let device = devices.get(place as usize);
             device.map_or(0, |device| looking.launches_ended(*device, mark_every))
         });
+        link.counters.swap.serve(Box::new(Moves::of(&shared)));
         let session = Session::new(shared, self.devices, self.ahead);
         lane::run(link, session, command, lanes, limits)
     }

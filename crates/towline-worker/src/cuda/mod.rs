@@ -30,6 +30,7 @@ mod shared;
 mod signal;
 mod snapshot;
 mod streams;
+mod swap;
 
 pub use broker::{Broker, NoBroker, OFFER_BYTES, Offer, Offers, TOKEN_BYTES, Taken, Token};
 pub use collective::OpenLibrary;

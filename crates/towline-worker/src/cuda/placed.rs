@@ -1,17 +1,26 @@
-//! Memory at addresses that another server's driver chose: what a session that comes from there has. Each run of whole pieces of it is memory of
-//! its own, which goes with the last allocation in it.
+//! Memory apart from its addresses: at those that another server's driver chose, which a session that comes from there has, and memory that may
+//! be [swapped](crate::swap). Each run of whole pieces of it is memory of its own, which goes with the last allocation in it.
 
 use std::collections::BTreeMap;
 
 use towline_backend::cuda::*;
 
+use super::region::Way;
+use super::swap::{Enter, HostCopy, Part, copy};
+
 /// Physical memory comes in pieces of this size.
-const PIECE: u64 = 2 << 20;
+pub(crate) const PIECE: u64 = 2 << 20;
 
 /// Addresses in a row with memory behind them.
 struct Run {
     size: u64,
-    memory: CUmemGenericAllocationHandle,
+    device: CUdevice,
+    /// Other devices that reach it.
+    peers: Vec<CUdevice>,
+    /// `None` while it is swapped out.
+    memory: Option<CUmemGenericAllocationHandle>,
+    /// Where its contents are while it is swapped out.
+    host: Option<HostCopy>,
     /// Allocations in it that have not been freed.
     live: usize,
     /// The span that it lies in.
@@ -65,7 +74,7 @@ pub(crate) fn bytes_of(allocations: &[[u64; 2]], span: (u64, u64)) -> Option<u64
     Some(runs.iter().map(|(start, end, _)| end - start).sum())
 }
 
-fn check(status: CUresult) -> Result<(), CUresult> {
+pub(super) fn check(status: CUresult) -> Result<(), CUresult> {
     match status {
         CUDA_SUCCESS => Ok(()),
         status => Err(status),
@@ -137,7 +146,10 @@ impl Placed {
                 Ok(memory) => {
                     let run = Run {
                         size,
-                        memory,
+                        device,
+                        peers: peers.to_vec(),
+                        memory: Some(memory),
+                        host: None,
                         live,
                         span: span.0,
                     };
@@ -156,6 +168,105 @@ impl Placed {
         for [start, _] in allocations {
             if let Some((run, _)) = self.runs.range(..=*start).next_back() {
                 self.allocations.insert(*start, *run);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes memory of a device for one allocation, wherever there are addresses, and gives its address.
+    pub(crate) fn allocate(
+        &mut self,
+        api: &dyn CudaApi,
+        device: CUdevice,
+        peers: &[CUdevice],
+        size: u64,
+    ) -> Result<CUdeviceptr, CUresult> {
+        let size = whole_pieces(size).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let mut start: CUdeviceptr = 0;
+        // SAFETY: one place for the address.
+        check(unsafe { api.cuMemAddressReserve(&raw mut start, size as usize, 0, 0, 0) })?;
+        let memory = back(api, device, peers, (start, size))
+            .inspect_err(|_| free_addresses(api, start, size))?;
+        let run = Run {
+            size,
+            device,
+            peers: peers.to_vec(),
+            memory: Some(memory),
+            host: None,
+            live: 1,
+            span: start,
+        };
+        self.spans.insert(start, Span { size, users: 1 });
+        self.runs.insert(start, run);
+        self.allocations.insert(start, start);
+        Ok(start)
+    }
+
+    /// Bytes that [`Self::swap_out`] would free.
+    pub(crate) fn swappable(&self) -> u64 {
+        let there = self.runs.values().filter(|run| run.memory.is_some());
+        there.map(|run| run.size).sum()
+    }
+
+    /// Bytes that are swapped out.
+    pub(crate) fn lacking(&self) -> u64 {
+        let out = self.runs.values().filter(|run| run.memory.is_none());
+        out.map(|run| run.size).sum()
+    }
+
+    /// Moves all contents to the host and frees the memory, or leaves all as it was. Nothing uses the memory; `enter` makes a context of a device
+    /// current.
+    pub(crate) fn swap_out(&mut self, api: &dyn CudaApi, enter: Enter<'_>) -> Result<(), CUresult> {
+        let runs = self.runs.values_mut();
+        let placed = runs.map(|run| HostCopy::new(run.size).map(|host| run.host = Some(host)));
+        let copied = placed.fold(Ok(()), Result::and);
+        let copied = copied.and_then(|()| copy(api, enter, &self.parts(), Way::ToHost));
+        match copied {
+            Ok(()) => self.unmap(api),
+            Err(_) => self.forget_copies(),
+        }
+        copied
+    }
+
+    /// Makes memory for what is swapped out and moves the contents back, all of it or nothing.
+    pub(crate) fn swap_in(&mut self, api: &dyn CudaApi, enter: Enter<'_>) -> Result<(), CUresult> {
+        let backed = self.back_all(api);
+        let backed = backed.and_then(|()| copy(api, enter, &self.parts(), Way::ToDevice));
+        match backed {
+            Ok(()) => self.forget_copies(),
+            Err(_) => self.unmap(api),
+        }
+        backed
+    }
+
+    /// Those of a device follow each other.
+    fn parts(&self) -> Vec<Part> {
+        let runs = self.runs.iter();
+        let copies = runs.filter_map(|(start, run)| Some((*start, run, run.host.as_ref()?)));
+        let mut copies: Vec<_> = copies.collect();
+        copies.sort_by_key(|(_, run, _)| run.device);
+        let parts = copies
+            .into_iter()
+            .flat_map(|(start, run, host)| host.parts(run.device, start));
+        parts.collect()
+    }
+
+    /// Takes all memory off its addresses.
+    fn unmap(&mut self, api: &dyn CudaApi) {
+        for (start, run) in &mut self.runs {
+            end_run(api, *start, run);
+            run.memory = None;
+        }
+    }
+
+    fn forget_copies(&mut self) {
+        self.runs.values_mut().for_each(|run| run.host = None);
+    }
+
+    fn back_all(&mut self, api: &dyn CudaApi) -> Result<(), CUresult> {
+        for (start, run) in &mut self.runs {
+            if run.memory.is_none() {
+                run.memory = Some(back(api, run.device, &run.peers, (*start, run.size))?);
             }
         }
         Ok(())
@@ -183,7 +294,7 @@ impl Placed {
         };
         end_run(api, at, &run);
         self.let_go(api, run.span);
-        run.size
+        run.memory.map_or(0, |_| run.size)
     }
 }
 
@@ -241,11 +352,20 @@ fn back(
     Ok(memory)
 }
 
+/// Takes the memory off its addresses, if there is any.
 fn end_run(api: &dyn CudaApi, start: u64, run: &Run) {
+    let Some(memory) = run.memory else {
+        return;
+    };
     // SAFETY: nothing uses the memory any more.
     unsafe { api.cuMemUnmap(start, run.size as usize) };
     // SAFETY: the reference is ours.
-    unsafe { api.cuMemRelease(run.memory) };
+    unsafe { api.cuMemRelease(memory) };
+}
+
+/// Bytes of the pieces that so many bytes take.
+pub(crate) fn whole_pieces(bytes: u64) -> Option<u64> {
+    bytes.checked_next_multiple_of(PIECE)
 }
 
 fn free_addresses(api: &dyn CudaApi, start: u64, size: u64) {

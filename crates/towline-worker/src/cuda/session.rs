@@ -495,8 +495,9 @@ impl Serve for Session {
         towline_wire::cuda::describe(id, body)
     }
 
-    fn begin_of_frame(&mut self, rested: Duration) {
+    fn begin_of_frame(&mut self, rested: Duration) -> bool {
         self.busy = rested < BUSY;
+        self.shared.counters.swap.enter()
     }
 
     fn take_wait(&mut self) -> Option<Job> {
@@ -516,6 +517,7 @@ impl Serve for Session {
 
     fn end_of_frame(&mut self) -> bool {
         self.shared.tell_retired();
+        self.shared.counters.swap.leave();
         !self.goodbye
     }
 
@@ -528,6 +530,7 @@ impl Serve for Session {
 
     /// Gives everything back. For a worker process its end does the same; in-process tests look.
     fn release_all(&mut self) {
+        self.shared.counters.swap.end();
         let (api, bonds) = (&self.shared.api, &self.shared.counters.bonds);
         let collectives = &self.shared.collectives;
         let ending = collectives.release(api, bonds, None);

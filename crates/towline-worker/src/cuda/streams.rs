@@ -414,6 +414,21 @@ impl Streams {
         state.runners == 0
     }
 
+    /// Whether no thread works for the session, and nothing is parked.
+    pub(crate) fn are_at_rest(&self) -> bool {
+        self.lock().runners == 0
+    }
+
+    /// The session's contexts.
+    pub(crate) fn contexts(&self) -> Vec<Arc<Context>> {
+        let state = self.lock();
+        let all = state.streams.values().map(|stream| &stream.watched.context);
+        let mut contexts: Vec<_> = all.filter_map(Weak::upgrade).collect();
+        contexts.sort_by_key(|context| context.id);
+        contexts.dedup_by_key(|context| context.id);
+        contexts
+    }
+
     /// A thread works for the session until [`Self::job_over`].
     pub(crate) fn job(&self) {
         self.lock().runners += 1;

@@ -53,7 +53,11 @@ impl Shared {
                 true => None,
                 false => self.counters.is_within_own_limit(bytes).then_some(1),
             };
-            if !lacking.is_some_and(|lacking| self.broker.make_room(lacking, !is_charged)) {
+            let make_room = |lacking| {
+                let make = || self.broker.make_room(lacking, !is_charged);
+                self.counters.swap.outside(make)
+            };
+            if !lacking.is_some_and(make_room) {
                 return status;
             }
         }
@@ -425,12 +429,30 @@ impl Session {
     ) -> Result<(), ProtocolError> {
         let mut address: CUdeviceptr = 0;
         let (place, size) = (&raw mut address, request.size as usize);
-        let charged = charge_of(request.size);
+        let swaps = self.shared.counters.swap.is_on();
+        let swappable = swaps && request.managed_flags == 0 && request.size >= placed::PIECE;
+        let charged = match swappable {
+            true => placed::whole_pieces(request.size).unwrap_or(u64::MAX),
+            false => charge_of(request.size),
+        };
         let status = if self.acting.is_none() {
             CUDA_ERROR_INVALID_CONTEXT
         } else {
+            let device = self.acting.as_ref().map_or(0, |context| context.device);
+            let peers = if swappable {
+                self.reached_from(device)
+            } else {
+                Vec::new()
+            };
             self.shared.within_limit(charged, || {
-                if request.managed_flags == 0 {
+                if swappable {
+                    let mut placed = lock(&self.shared.placed);
+                    match placed.allocate(&*self.api, device, &peers, request.size) {
+                        Ok(start) => address = start,
+                        Err(status) => return status,
+                    }
+                    CUDA_SUCCESS
+                } else if request.managed_flags == 0 {
                     // SAFETY: one place for the address.
                     unsafe { self.api.cuMemAlloc_v2(place, size) }
                 } else {
@@ -445,7 +467,8 @@ impl Session {
         if status == CUDA_SUCCESS {
             let held = Held {
                 bytes: request.size,
-                charged,
+                // What lies in memory of its own is charged with it.
+                charged: if swappable { 0 } else { charged },
                 context: self.acting.as_ref().map_or(0, |context| context.id),
             };
             self.shared.memory_came(address, held);
@@ -470,9 +493,15 @@ impl Session {
         let counters = &self.shared.counters;
         let limit = counters.memory_limit();
         let left = counters.memory_left();
+        let most = (total as u64).min(limit);
+        let free = match counters.swap.is_on() {
+            // What others have is free, once they give way.
+            true => most.saturating_sub(counters.device_memory_bytes.load(Ordering::Relaxed)),
+            false => free as u64,
+        };
         let reply = wire::MemGetInfoV2Reply {
-            free: Some((free as u64).min(left)),
-            total: Some((total as u64).min(limit)),
+            free: Some(free.min(left)),
+            total: Some(most),
         };
         self.reply(number, status, &reply);
         Ok(())
