@@ -1230,6 +1230,12 @@ pub(crate) struct ServerLimitOptions {
     /// Part of a device's time of each tenant that has no share of its own, in percent [default: what the shares of others leave, divided]
     #[arg(long, value_name = "PERCENT", value_parser = share)]
     default_share: Option<u8>,
+    /// Host memory in which CUDA sessions keep what they had on a device that others need, or with K, M or G behind; 0: no session gives way
+    ///
+    /// Sessions may then have more device memory together than there is. Whole sessions take turns of two seconds and more, and programs are
+    /// told of all of a device's memory as free but for their own.
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = memory_bytes_or_none)]
+    swap: u64,
 }
 
 impl ServerLimitOptions {
@@ -1243,6 +1249,7 @@ impl ServerLimitOptions {
             log_lines: self.session_log_lines,
             images: self.image_cache_count as usize,
             default_share: self.default_share,
+            swap_bytes: self.swap,
         }
     }
 }

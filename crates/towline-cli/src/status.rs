@@ -92,6 +92,8 @@ struct SessionStatus {
     lanes: u16,
     peer_lanes: u16,
     device_memory_bytes: u64,
+    /// What it had besides, and has given up for others until it goes on.
+    swapped_bytes: u64,
     device_memory_peak: u64,
     /// 0 where nothing limits it.
     device_memory_limit: u64,
@@ -177,6 +179,7 @@ fn describe(address: &Address, identity: &ServerIdentity, status: Status) -> Ser
         lanes: session.lanes,
         peer_lanes: session.peer_lanes,
         device_memory_bytes: session.device_memory_bytes,
+        swapped_bytes: session.swapped_bytes,
         device_memory_peak: session.device_memory_peak,
         device_memory_limit: session.device_memory_limit,
         received_bytes: session.received_bytes,
@@ -325,6 +328,19 @@ fn render(servers: &[ServerStatus], columns: Option<usize>) -> String {
             let _ = writeln!(
                 text,
                 "session {}: its client has been cut off for {away}",
+                session.id
+            );
+        }
+        for session in server
+            .sessions
+            .iter()
+            .filter(|session| session.swapped_bytes > 0)
+        {
+            let swapped = table::bytes(session.swapped_bytes);
+            // As above.
+            let _ = writeln!(
+                text,
+                "session {}: swapped out, {swapped} in the server's host memory",
                 session.id
             );
         }

@@ -144,8 +144,9 @@ fn sessions(number: usize, server: &Server, named: &str) -> Vec<Row> {
         let cells = vec![
             Cell::Text(named.to_owned()),
             number_of(session.session_id),
-            match session.away_ms {
-                0 => name(&session.program),
+            match (session.away_ms, session.swapped_bytes) {
+                (0, 0) => name(&session.program),
+                (0, _) => name(&format!("{} (swapped out)", session.program)),
                 _ => name(&format!("{} (cut off)", session.program)),
             },
             number_of(session.client_pid.into()),

@@ -36,6 +36,7 @@ mod programs;
 mod shares;
 mod slurm;
 mod slurm_pool;
+mod swap;
 mod tenants;
 mod timeline;
 mod top;

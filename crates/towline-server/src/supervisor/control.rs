@@ -4,7 +4,7 @@
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use towline_transport::{Address, Connection, Registry, TransportError, recv_exact, tls};
@@ -30,7 +30,7 @@ use super::peer::{self, Peering};
 use super::pool::WorkerPool;
 use super::query::QueryPlace;
 use super::quota::{Quota, WHOLE_DEVICES};
-use super::session::{LaneAccount, Session};
+use super::session::{Api, LaneAccount, Session};
 use super::tenant::Tenant;
 use super::worker::Worker;
 use super::{
@@ -422,6 +422,10 @@ fn run_session(
     let mut place = shared.sessions.admit(&tenant).map_err(Fault::Rejected)?;
     let id = place.id;
     let mut quota = tenant.quota(shared.quota());
+    if quota.host_memory_bytes > 0 {
+        let swap_bytes = shared.config.bounds.swap_bytes;
+        quota.host_memory_bytes = quota.host_memory_bytes.saturating_add(swap_bytes);
+    }
     let end: Arc<Mutex<Option<Ending>>> = Arc::default();
     let group: Arc<Mutex<Option<Arc<Group>>>> = Arc::default();
     let ended = {
@@ -682,11 +686,19 @@ fn serve_session(
     );
     let encrypted = session.lane_key.as_ref();
     let encrypted = encrypted.map(|key| (key, Arc::clone(&session.lanes)));
+    let swap = shared.swap.as_ref().filter(|_| session.api() == Api::Cuda);
+    let swap = swap.map(|space| {
+        let (tenant, worker) = (&session.tenant, &session.worker);
+        Arc::new(space.join(session.id, tenant, worker, names.clone()))
+    });
     let rooms = {
         let (shared, tenant, id) = (Arc::clone(shared), Arc::clone(&session.tenant), session.id);
+        let swap = swap.as_ref().map(Arc::downgrade);
         Box::new(move |lacking, own| {
-            let of = (&tenant, own);
-            shared.sessions.make_room(lacking, of, id)
+            let seat = swap.as_ref().and_then(Weak::upgrade);
+            // Who is swapped out goes on later; who ends does not.
+            seat.is_some_and(|seat| seat.make_room(own))
+                || shared.sessions.make_room(lacking, (&tenant, own), id)
         })
     };
     let turns = shared.turns.as_ref();
@@ -697,7 +709,7 @@ fn serve_session(
         encrypted,
         &session.tenant,
         kernels,
-        (rooms, turns),
+        (rooms, turns, swap),
     );
     shared
         .sessions

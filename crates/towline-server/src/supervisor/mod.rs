@@ -23,13 +23,14 @@
 //! - `query`: connections that only ask.
 //! - `quota`: how much of the server one session may have.
 //! - `refusal`: counts refused connections, and logs few of them.
+//! - `swap`: which session gives its device memory up for another.
 //! - `tenant`: whose sessions are whose, and what each tenant may have.
 //! - `worker`: one worker process, from start to reaping.
 //! - `deadline`: closes connections whose peers are too slow.
 //! - `folder`: the workers' folders on disk, and their user numbers.
 //! - `output`: what workers write, on its way to the log.
 //!
-//! Lock order: jobs, then the folders of workers. Tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then turns, then the
+//! Lock order: jobs, then the folders of workers. Tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then turns, then swaps, then the
 //! table of tenants, then a tenant. Places of questions come last. Stores of kernels, then the sessions of one, then what is saved of one. No lock is held while sending to
 //! a client.
 
@@ -58,6 +59,7 @@ mod query;
 mod quota;
 mod refusal;
 mod session;
+mod swap;
 mod tenant;
 mod turns;
 mod worker;
@@ -102,6 +104,7 @@ use self::query::Queries;
 pub use self::quota::{Quota, ServerLimits, WHOLE_DEVICES};
 use self::refusal::Refusals;
 use self::session::{Api, SessionTable};
+use self::swap::SwapSpace;
 pub use self::tenant::{DEFAULT_TENANT, QuotaChanges, TenantEntry, TenantLimits, TenantTable};
 use self::turns::Turns;
 
@@ -354,6 +357,8 @@ struct Shared {
     kernels: Option<Arc<KernelStores>>,
     /// Turns on devices, where there are several tenants.
     turns: Option<Arc<Turns>>,
+    /// Host memory for sessions that give their device memory up, where there is any.
+    swap: Option<Arc<SwapSpace>>,
     /// Where sessions get control groups.
     groups: Option<Groups>,
     unproven: Unproven,
@@ -512,6 +517,7 @@ impl Supervisor {
                 .tenants
                 .is_listed()
                 .then(|| Turns::new(config.bounds.default_share)),
+            swap: (config.bounds.swap_bytes > 0).then(|| SwapSpace::new(config.bounds.swap_bytes)),
             groups,
             unproven: Unproven::default(),
             deadlines: Deadlines::start()?,

@@ -50,6 +50,8 @@ pub struct ServerLimits {
     pub images: usize,
     /// In percent of a device's time, of tenants without a share of their own; `None`: a part of what others' shares leave.
     pub default_share: Option<u8>,
+    /// Host memory for what sessions had on devices and have given up for others; 0: they keep it.
+    pub swap_bytes: u64,
 }
 
 impl Default for ServerLimits {
@@ -63,6 +65,7 @@ impl Default for ServerLimits {
             log_lines: 200,
             images: 4096,
             default_share: None,
+            swap_bytes: 0,
         }
     }
 }

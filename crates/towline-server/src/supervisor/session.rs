@@ -613,6 +613,7 @@ impl Session {
             lanes: self.lanes.opened(),
             peer_lanes: self.peering.passed(),
             device_memory_bytes: statistics.device_memory_bytes,
+            swapped_bytes: self.worker.swapped_bytes(),
             device_memory_peak: statistics.device_memory_peak,
             device_memory_limit: self.quota.device_memory_bytes,
             received_bytes: statistics.received_bytes,

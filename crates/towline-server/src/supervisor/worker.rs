@@ -25,10 +25,11 @@ use super::folder::WorkerHome;
 use super::job::{Bonds, Fellow};
 use super::output::Label;
 use super::session::{LaneAccount, Place};
+use super::swap::SwapSeat;
 use super::tenant::{MemoryShare, Seat, Tenant};
 use super::turns::TurnSeat;
 use super::{WORKER_END_LIMIT, lock, random};
-use towline_worker::{Bond, Images, Offer, Offers, Reserved, Token, Turn};
+use towline_worker::{Bond, Images, Offer, Offers, Reserved, SwapRequest, Token, Turn};
 
 use crate::worker::process::{ENGINE_ERROR_CODE, SessionParameters, Statistics};
 use crate::worker::protocol::{self, ErrorKind, FromWorker, Secret, ToWorker};
@@ -96,6 +97,11 @@ struct State {
     turns: Option<Arc<TurnSeat>>,
     /// Has another session give way; taken while it does.
     rooms: Option<RoomMaker>,
+    /// Its session's place among those that give way.
+    swap: Option<Arc<SwapSeat>>,
+    moves_asked: u64,
+    /// What has come of requests to give way.
+    moves: HashMap<u64, Result<u64, String>>,
     /// What the worker said about its end.
     last_words: Option<(String, ErrorKind)>,
 }
@@ -229,7 +235,7 @@ impl Worker {
         encrypted: Option<(&LaneKey, Arc<LaneAccount>)>,
         tenant: &Arc<Tenant>,
         kernels: Option<OwnedFd>,
-        (rooms, turns): (RoomMaker, Option<TurnSeat>),
+        (rooms, turns, swap): (RoomMaker, Option<TurnSeat>, Option<Arc<SwapSeat>>),
     ) -> Result<(), SysError> {
         self.label.set_session(parameters.session_id);
         self.offers.join(self.number, tenant.number());
@@ -240,6 +246,8 @@ impl Worker {
         state.rooms = Some(rooms);
         let scheduled_devices = turns.as_ref().map_or(0, TurnSeat::devices);
         state.turns = turns.map(Arc::new);
+        let swaps = swap.is_some();
+        state.swap = swap;
         state.tenant = Some(Arc::clone(tenant));
         drop(state);
         let lane_key = encrypted.map(|(key, lanes)| {
@@ -251,6 +259,7 @@ impl Worker {
             lane_key,
             reserves_memory,
             scheduled_devices,
+            swaps,
         };
         let kernels = kernels.as_ref().map(AsFd::as_fd);
         self.channel.send_now(&protocol::encode(&message), kernels)
@@ -273,6 +282,41 @@ impl Worker {
             let made = false;
             self.answer(&ToWorker::RoomMade { request, made }, None);
         }
+    }
+
+    /// Has its session give its device memory up, and gives the bytes; in the error, why it does not.
+    pub(super) fn give_way(
+        &self,
+        SwapRequest { most, idle }: SwapRequest,
+        limit: Duration,
+    ) -> Result<u64, String> {
+        let mut state = lock(&self.state);
+        state.moves_asked += 1;
+        let request = state.moves_asked;
+        drop(state);
+        let message = ToWorker::GiveWay {
+            request,
+            most,
+            idle,
+        };
+        self.channel
+            .send_now(&protocol::encode(&message), None)
+            .map_err(|error| format!("{error}: {}", error.source))?;
+        let state = lock(&self.state);
+        let waited = self.changed.wait_timeout_while(state, limit, |state| {
+            !state.moves.contains_key(&request) && !state.reaped
+        });
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let given = state.moves.remove(&request);
+        // One session asks at a time: what comes later than this has nobody to take it.
+        state.moves.clear();
+        given.unwrap_or_else(|| Err("its worker does not answer".to_owned()))
+    }
+
+    /// Bytes of device memory that its session has given up for others.
+    pub(super) fn swapped_bytes(&self) -> u64 {
+        let swap = lock(&self.state).swap.clone();
+        swap.map_or(0, |swap| swap.out())
     }
 
     /// Has a connection of this host's network lead nowhere else, where workers may connect to others in networks of jobs. It may reach such
@@ -529,6 +573,26 @@ impl Worker {
                 lacking,
                 of_tenant,
             } => self.make_room(request, lacking, of_tenant),
+            FromWorker::GaveWay {
+                request,
+                freed,
+                refusal,
+            } => {
+                let given = match refusal {
+                    Some(why) => Err(printable(&why, SHOWN_TEXT)),
+                    None => Ok(freed),
+                };
+                let mut state = lock(&self.state);
+                if request == state.moves_asked {
+                    state.moves.insert(request, given);
+                }
+                drop(state);
+                self.changed.notify_all();
+            }
+            FromWorker::SwappedIn => {
+                let swap = lock(&self.state).swap.clone();
+                swap.ok_or("it is back, and never gave way")?.is_back();
+            }
             FromWorker::ReturnMemory { bytes } => {
                 let mut state = lock(&self.state);
                 let memory = state.memory.as_mut();
@@ -681,7 +745,7 @@ impl Worker {
         let mut state = lock(&self.state);
         // The driver has freed what the process held.
         state.memory = None;
-        let held = (state.turns.take(), state.kept.take());
+        let held = (state.turns.take(), state.kept.take(), state.swap.take());
         let crash = |reason: String| {
             Some(Ending {
                 reason,

@@ -15,8 +15,10 @@ use towline_worker::{
 
 use super::protocol::{self, FromWorker};
 
-/// Longest time for an answer: the supervisor waits for the ends of sessions at most.
+/// Longest time for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Where other sessions are to end or to give way first.
+const ROOM_PATIENCE: Duration = Duration::from_secs(180);
 
 /// What the supervisor answers.
 enum Answer {
@@ -53,6 +55,15 @@ impl ChannelBroker {
         message: impl FnOnce(u64) -> FromWorker,
         descriptor: Option<&OwnedFd>,
     ) -> Option<Answer> {
+        self.ask_within(PATIENCE, message, descriptor)
+    }
+
+    fn ask_within(
+        &self,
+        patience: Duration,
+        message: impl FnOnce(u64) -> FromWorker,
+        descriptor: Option<&OwnedFd>,
+    ) -> Option<Answer> {
         let request = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = channel();
         self.lock().insert(request, sender);
@@ -61,7 +72,7 @@ impl ChannelBroker {
             .channel
             .send(&message, descriptor.map(|descriptor| descriptor.as_fd()));
         let answer = match sent {
-            Ok(()) => answer.recv_timeout(PATIENCE).ok(),
+            Ok(()) => answer.recv_timeout(patience).ok(),
             Err(error) => {
                 log::warn!("{error}: {}", error.source);
                 None
@@ -187,7 +198,8 @@ impl Broker for ChannelBroker {
             lacking,
             of_tenant,
         };
-        matches!(self.ask(message, None), Some(Answer::Room(true)))
+        let answer = self.ask_within(ROOM_PATIENCE, message, None);
+        matches!(answer, Some(Answer::Room(true)))
     }
 }
 

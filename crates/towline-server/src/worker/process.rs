@@ -42,7 +42,9 @@ use towline_sys::jail::{self, JailRequest};
 use towline_sys::process::{exit_now, limit_descriptors, take_channel};
 use towline_transport::{Connection, Registry};
 use towline_wire::control::{LaneEnd, LaneKey, Message, NvmlAnswers, NvmlQuestions};
-use towline_worker::{Bond, Broker, Fellows, Reserved, RunError, Scheduler, Turn};
+use towline_worker::{
+    Bond, Broker, Fellows, Reserved, RunError, Scheduler, SwapRequest, Swapper, Turn,
+};
 
 use super::broker::ChannelBroker;
 use super::door::Door;
@@ -361,6 +363,7 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                     lane_key,
                     reserves_memory,
                     scheduled_devices,
+                    swaps,
                 },
                 kernels,
             ) => {
@@ -409,6 +412,11 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                     counters
                         .turns
                         .schedule(scheduled_devices, Box::new(ChannelScheduler(channel)));
+                }
+                if swaps {
+                    counters
+                        .swap
+                        .enable(Box::new(ChannelSwapper(Arc::clone(channel))));
                 }
                 if parameters.collectives.is_some() {
                     let channel = Arc::clone(channel);
@@ -510,12 +518,21 @@ fn serve(channel: &Arc<Channel>, engine: Box<dyn Engine>, place: &Place) -> i32 
                 _,
             ) => counters.turns.hear(device, Turn::from_number(turn), number),
             (ToWorker::RoomMade { request, made }, _) => broker.room_made(request, made),
+            (
+                ToWorker::GiveWay {
+                    request,
+                    most,
+                    idle,
+                },
+                _,
+            ) => give_way(channel, &counters, request, SwapRequest { most, idle }),
             (ToWorker::Lost { bond }, _) => counters.bonds.lose(&bond),
             (ToWorker::End, _) if engine.is_some() => return 0,
             (ToWorker::End, _) => {
                 // Wakes the engine wherever it waits; it returns, and its thread ends the process. If it cannot (it
                 // waits for a kernel), the supervisor kills it.
                 ended.store(true, Ordering::Release);
+                counters.swap.stop();
                 door.take().inspect(|door| door.close());
             }
             (ToWorker::Lane { index, .. }, None) => {
@@ -541,6 +558,36 @@ impl Scheduler for ChannelScheduler {
 
     fn over(&self, device: u32, number: u64) {
         tell(&self.0, &FromWorker::TurnOver { device, number });
+    }
+}
+
+/// The supervisor as the one that hears who is back.
+#[derive(Debug)]
+struct ChannelSwapper(Arc<Channel>);
+
+impl Swapper for ChannelSwapper {
+    fn is_in(&self) {
+        tell(&self.0, &FromWorker::SwappedIn);
+    }
+}
+
+/// Has the session give way, on a thread of its own, and answers.
+fn give_way(channel: &Arc<Channel>, counters: &Arc<Counters>, request: u64, wanted: SwapRequest) {
+    let answer = move |channel: &Channel, given: Result<u64, String>| {
+        let refusal = given.as_ref().err().map(|why| protocol::shorten(why));
+        let freed = given.unwrap_or(0);
+        let message = FromWorker::GaveWay {
+            request,
+            freed,
+            refusal,
+        };
+        tell(channel, &message);
+    };
+    let (answering, counters) = (Arc::clone(channel), Arc::clone(counters));
+    let give = move || answer(&answering, counters.swap.give_way(wanted));
+    let started = std::thread::Builder::new().name("swap".into()).spawn(give);
+    if let Err(error) = started {
+        answer(channel, Err(format!("it has no thread for that: {error}")));
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) enum ToWorker {
         reserves_memory: bool,
         /// On so many devices it may have to wait for turns.
         scheduled_devices: usize,
+        /// Whether it may be told to [give way](Self::GiveWay).
+        swaps: bool,
     },
     /// A lane of the client; its descriptor comes with the message.
     Lane {
@@ -108,6 +110,15 @@ pub(crate) enum ToWorker {
         request: u64,
         /// Its memory is free.
         made: bool,
+    },
+    /// Another session lacks memory: keep yours on the host, until the session goes on. Answer with [`FromWorker::GaveWay`].
+    GiveWay {
+        /// Comes back in the answer.
+        request: u64,
+        /// Most bytes of host memory for that.
+        most: u64,
+        /// Only if the session has nothing to do.
+        idle: bool,
     },
     /// The session's rights on a device change.
     Turn {
@@ -240,6 +251,17 @@ pub(crate) enum FromWorker {
         /// Of sessions of its own tenant only.
         of_tenant: bool,
     },
+    /// The session has given way, or not.
+    GaveWay {
+        /// Of the request.
+        request: u64,
+        /// Bytes that are free now; 0 where it has not.
+        freed: u64,
+        /// Why it has not.
+        refusal: Option<String>,
+    },
+    /// The session has its memory again.
+    SwappedIn,
     /// It gives back device memory that it had reserved.
     ReturnMemory {
         /// How much.

@@ -325,6 +325,8 @@ pub struct SessionStatus {
     pub peer_lanes: u16,
     /// Device memory that the session holds.
     pub device_memory_bytes: u64,
+    /// Device memory that it had and has given up for others, until it goes on.
+    pub swapped_bytes: u64,
     /// The most device memory that it held at once.
     pub device_memory_peak: u64,
     /// The most device memory that it may hold; 0 where nothing limits it.
@@ -454,6 +456,7 @@ impl SessionStatus {
         writer.u16(self.lanes);
         writer.u16(self.peer_lanes);
         writer.u64(self.device_memory_bytes);
+        writer.u64(self.swapped_bytes);
         writer.u64(self.device_memory_peak);
         writer.u64(self.device_memory_limit);
         writer.u64(self.received_bytes);
@@ -479,6 +482,7 @@ impl SessionStatus {
             lanes: reader.u16("lanes")?,
             peer_lanes: reader.u16("peer lanes")?,
             device_memory_bytes: reader.u64("device memory")?,
+            swapped_bytes: reader.u64("swapped memory")?,
             device_memory_peak: reader.u64("peak of device memory")?,
             device_memory_limit: reader.u64("limit of device memory")?,
             received_bytes: reader.u64("received bytes")?,

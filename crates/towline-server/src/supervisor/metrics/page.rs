@@ -19,6 +19,7 @@ use super::super::ending::Cause;
 use super::super::monitor::Figures;
 use super::super::pool::WorkerPool;
 use super::super::session::Api;
+use super::super::swap::SwapSpace;
 use super::super::tenant::{Tenant, TenantLimits, Usage};
 use super::TimingFamilies;
 
@@ -98,6 +99,9 @@ pub(super) fn make(shared: &Shared, timings: &TimingFamilies) -> Result<String, 
     server(&mut page, shared);
     workers(&mut page, shared, timings);
     tenants(&mut page, shared);
+    if let Some(swap) = &shared.swap {
+        swapped(&mut page, swap);
+    }
     let figures = shared.monitor.as_ref();
     let figures = figures.map_or_else(Vec::new, |monitor| monitor.figures());
     devices(&mut page, &figures);
@@ -382,6 +386,24 @@ fn tenants(page: &mut Page, shared: &Shared) {
         "Time for which sessions with work waited for turns on shared devices, added up over devices",
         Unit::Seconds,
         seconds,
+    );
+}
+
+fn swapped(page: &mut Page, swap: &SwapSpace) {
+    page.gauge(
+        (
+            "swapped",
+            "Device memory that sessions have given up for others and keep on the host",
+        ),
+        Some(Unit::Bytes),
+        [(Labels::new(), swap.in_use())],
+    );
+    page.counter(
+        (
+            "swaps",
+            "How often sessions have given their device memory up for others",
+        ),
+        [(Labels::new(), swap.given())],
     );
 }
 
