@@ -165,6 +165,8 @@ def _bench(path: Path) -> Iterator[Row]:
             yield from _kills(document, path.stem)
         elif kind == "cuts":
             yield from _cuts(document, path.stem)
+        elif kind == "swap":
+            yield from _swap(document, path.stem)
         elif kind == "moves":
             yield from _moves(document, path.stem)
         elif kind == "cuda-moves":
@@ -244,6 +246,35 @@ def _cuts(document: dict[str, Any], name: str) -> Iterator[Row]:
         yield Row(
             source=name,
             program=f"training{ending}",
+            metric="seconds",
+            unit="s",
+            value=seconds[len(seconds) // 2],
+            least=seconds[0],
+            most=seconds[-1],
+            runs=len(seconds),
+            device=device,
+            network=document["over"],
+            server=_model(gpus[0]),
+        )
+
+
+def _swap(document: dict[str, Any], name: str) -> Iterator[Row]:
+    """Read what programs take whose device memory is not enough for all of them."""
+    gpus = document["machine"].get("gpus") or ["no GPU"]
+    together = sorted(float(one["seconds"]) for one in document["together"])
+    out = sorted(float(swap["seconds"]) for swap in document["swaps"])
+    legs = (
+        ("native", "training", [float(document["native"]["seconds"])]),
+        ("remote", "training", [float(document["alone"]["seconds"])]),
+        ("remote", "training.beside-another", together),
+        ("remote", "swap-out", out),
+    )
+    for device, program, seconds in legs:
+        if not seconds:
+            continue
+        yield Row(
+            source=name,
+            program=program,
             metric="seconds",
             unit="s",
             value=seconds[len(seconds) // 2],
