@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// A session that has sent nothing for so long has nothing to do.
 const IDLE: Duration = Duration::from_millis(200);
+/// A session that has given way leaves the others so much time to take its memory before it asks for room itself.
+const HEAD_START: Duration = Duration::from_millis(200);
 /// How long a session that is asked to give way waits for the request that its lane is at.
 const LANE_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -59,6 +61,10 @@ struct State {
     lane: Option<ThreadId>,
     /// When it was last through with them.
     through: Option<Instant>,
+    /// When it was swapped out.
+    out_since: Option<Instant>,
+    /// It ends.
+    ending: bool,
 }
 
 impl State {
@@ -72,6 +78,8 @@ impl State {
 pub struct Swap {
     on: AtomicBool,
     stopping: AtomicBool,
+    /// The memory did not come back.
+    lost: AtomicBool,
     swapper: OnceLock<Box<dyn Swapper>>,
     mover: OnceLock<Box<dyn Mover>>,
     state: Mutex<State>,
@@ -123,6 +131,11 @@ impl Swap {
         self.stopping.store(true, Ordering::Release);
     }
 
+    /// Whether the session's memory did not come back: nothing of it can go on.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -136,11 +149,15 @@ impl Swap {
         let mut state = self.wait_while(self.lock(), |state| state.phase == Phase::Leaving);
         if state.phase == Phase::Out {
             state.phase = Phase::Coming;
+            let since = state.out_since;
             drop(state);
+            let out_for = since.map_or(HEAD_START, |since| since.elapsed());
+            std::thread::sleep(HEAD_START.saturating_sub(out_for));
             let is_back = self.mover.get().is_none_or(|mover| mover.back());
             state = self.lock();
             if !is_back {
                 state.phase = Phase::Out;
+                self.lost.store(true, Ordering::Release);
                 return false;
             }
             state.phase = Phase::In;
@@ -175,39 +192,57 @@ impl Swap {
         self.enter() && result
     }
 
-    /// Gives way, and gives the bytes of device memory that are free now; in the error, why not.
-    pub fn give_way(&self, request: SwapRequest) -> Result<u64, String> {
-        let Some(mover) = self.mover.get() else {
-            return Err("it has not begun".to_owned());
-        };
-        let mut state = self.lock();
-        match state.phase {
-            Phase::In if request.idle && !state.is_idle() => return Err("it is busy".to_owned()),
-            Phase::In => state.phase = Phase::Leaving,
-            Phase::Ended => return Err("it ends".to_owned()),
-            Phase::Leaving | Phase::Out | Phase::Coming => {
-                return Err("it is swapped already".to_owned());
+    /// Gives way, and tells the bytes of device memory that are free now; in the error, why not. It is told before the session can come back.
+    pub fn give_way(&self, request: SwapRequest, tell: impl FnOnce(Result<u64, String>)) {
+        match self.leave_device(request) {
+            Ok(freed) => {
+                tell(Ok(freed));
+                let mut state = self.lock();
+                state.phase = Phase::Out;
+                state.out_since = Some(Instant::now());
+            }
+            Err((why, is_leaving)) => {
+                tell(Err(why));
+                if is_leaving {
+                    self.lock().phase = Phase::In;
+                }
             }
         }
+        self.changed.notify_all();
+    }
+
+    /// In the error, why not, and whether it had begun to leave.
+    fn leave_device(&self, request: SwapRequest) -> Result<u64, (String, bool)> {
+        let stays = |why: &str| (why.to_owned(), false);
+        let mover = self.mover.get().ok_or_else(|| stays("it has not begun"))?;
+        let mut state = self.lock();
+        match state.phase {
+            Phase::In if request.idle && !state.is_idle() => return Err(stays("it is busy")),
+            Phase::In => state.phase = Phase::Leaving,
+            Phase::Ended => return Err(stays("it ends")),
+            Phase::Leaving | Phase::Out | Phase::Coming => {
+                return Err(stays("it is swapped already"));
+            }
+        }
+        let is_at_work = |state: &mut State| state.lane.is_some();
         let waited = self
             .changed
-            .wait_timeout_while(state, LANE_PATIENCE, |state| state.lane.is_some());
+            .wait_timeout_while(state, LANE_PATIENCE, is_at_work);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let is_free = state.lane.is_none();
+        let (at_work, ends) = (state.lane.is_some(), state.ending);
         drop(state);
-        let moved = match is_free {
-            true => mover.out(request),
-            false => Err("a call of its program takes long".to_owned()),
+        let moved = match (at_work, ends) {
+            (false, false) => mover.out(request),
+            (true, _) => Err("a call of its program takes long".to_owned()),
+            (_, true) => Err("it ends".to_owned()),
         };
-        self.lock().phase = if moved.is_ok() { Phase::Out } else { Phase::In };
-        self.changed.notify_all();
-        moved
+        moved.map_err(|why| (why, true))
     }
 
     /// The session is over, and nothing is swapped any more.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
-        state.lane = None;
+        (state.lane, state.ending) = (None, true);
         self.changed.notify_all();
         let mut state = self.wait_while(state, |state| state.phase == Phase::Leaving);
         state.phase = Phase::Ended;
@@ -263,6 +298,12 @@ mod tests {
         }
     }
 
+    fn give(swap: &Swap, request: SwapRequest) -> Result<u64, String> {
+        let mut given = None;
+        swap.give_way(request, |told| given = Some(told));
+        given.expect("it is told")
+    }
+
     fn swap() -> (Arc<Swap>, Counted) {
         let (swap, counted) = (Arc::new(Swap::default()), Counted::default());
         swap.enable(Box::new(counted.clone()));
@@ -275,19 +316,19 @@ mod tests {
         let (swap, counted) = swap();
         assert!(swap.enter());
         swap.leave();
-        assert_eq!(swap.give_way(ANY), Ok(GIB));
-        assert!(swap.give_way(ANY).is_err(), "it has given way already");
+        assert_eq!(give(&swap, ANY), Ok(GIB));
+        assert!(give(&swap, ANY).is_err(), "it has given way already");
         assert_eq!(counted.seen(), [1, 0, 0]);
         assert!(swap.enter());
         assert_eq!(counted.seen(), [1, 1, 1]);
         swap.leave();
-        swap.give_way(ANY).expect("it is in again");
+        give(&swap, ANY).expect("it is in again");
     }
 
     #[test]
     fn refused_session_goes_on_where_it_is() {
         let (swap, counted) = swap();
-        swap.give_way(SwapRequest { most: 0, ..ANY }).unwrap_err();
+        give(&swap, SwapRequest { most: 0, ..ANY }).unwrap_err();
         assert!(swap.enter());
         assert_eq!(counted.seen(), [1, 0, 0]);
     }
@@ -296,12 +337,11 @@ mod tests {
     fn busy_lane_is_waited_for_unless_idleness_is_asked_for() {
         let (swap, counted) = swap();
         assert!(swap.enter());
-        swap.give_way(SwapRequest { idle: true, ..ANY })
-            .unwrap_err();
+        give(&swap, SwapRequest { idle: true, ..ANY }).unwrap_err();
         let (asking, (told, heard)) = (Arc::clone(&swap), channel());
         let asked = std::thread::spawn(move || {
             told.send(()).unwrap();
-            asking.give_way(ANY)
+            give(&asking, ANY)
         });
         heard.recv().unwrap();
         assert_eq!(counted.seen(), [0, 0, 0]);
@@ -314,7 +354,7 @@ mod tests {
     fn session_that_waits_for_memory_can_give_way() {
         let (swap, counted) = swap();
         assert!(swap.enter());
-        assert!(swap.outside(|| swap.give_way(ANY).is_ok()));
+        assert!(swap.outside(|| give(&swap, ANY).is_ok()));
         assert_eq!(counted.seen(), [1, 1, 1], "it came back before it went on");
     }
 
@@ -322,7 +362,7 @@ mod tests {
     fn ended_session_gives_nothing() {
         let (swap, counted) = swap();
         swap.end();
-        swap.give_way(ANY).unwrap_err();
+        give(&swap, ANY).unwrap_err();
         assert_eq!(counted.seen(), [0, 0, 0]);
     }
 

@@ -689,12 +689,13 @@ fn serve_session(
     let swap = shared.swap.as_ref().filter(|_| session.api() == Api::Cuda);
     let swap = swap.map(|space| {
         let (tenant, worker) = (&session.tenant, &session.worker);
-        Arc::new(space.join(session.id, tenant, worker, names.clone()))
+        let most = parameters.quota.device_memory_bytes;
+        Arc::new(space.join(session.id, tenant, worker, names.clone(), most))
     });
     let rooms = {
         let (shared, tenant, id) = (Arc::clone(shared), Arc::clone(&session.tenant), session.id);
         let swap = swap.as_ref().map(Arc::downgrade);
-        Box::new(move |lacking, own| {
+        Arc::new(move |lacking, own| {
             let seat = swap.as_ref().and_then(Weak::upgrade);
             // Who is swapped out goes on later; who ends does not.
             seat.is_some_and(|seat| seat.make_room(own))

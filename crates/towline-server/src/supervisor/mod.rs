@@ -30,7 +30,7 @@
 //! - `folder`: the workers' folders on disk, and their user numbers.
 //! - `output`: what workers write, on its way to the log.
 //!
-//! Lock order: jobs, then the folders of workers. Tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then a worker's state, then turns, then swaps, then the
+//! Lock order: jobs, then the folders of workers. Tickets of peer lanes, a session's lanes, then the table of sessions, then a pool, then swaps, then a worker's state, then turns, then the
 //! table of tenants, then a tenant. Places of questions come last. Stores of kernels, then the sessions of one, then what is saved of one. No lock is held while sending to
 //! a client.
 

@@ -11,14 +11,18 @@ use towline_worker::SwapRequest;
 use super::arbiter::DeviceName;
 use super::lock;
 use super::tenant::Tenant;
-use super::worker::Worker;
+use super::worker::{NO_ANSWER, Worker};
 
 /// A session that was swapped in keeps its memory for so long, and for
 const TURN: Duration = Duration::from_secs(2);
 /// so many times the time that it took to swap it out.
 const TURN_FACTOR: u32 = 8;
-/// A session that could not give way is not asked again for so long.
+/// A session that could not give way is not asked again for so long,
 const REFUSED: Duration = Duration::from_secs(10);
+/// and one whose worker did not answer for so long.
+const SILENT: Duration = Duration::from_secs(600);
+/// Between two looks whether a session that waits for others is still there.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long a session may take to give way: its kernels are waited for, and its memory is copied.
 const MOVE_LIMIT: Duration = Duration::from_secs(60);
 /// How long a session waits for others to give way, at most.
@@ -36,8 +40,8 @@ pub(super) struct SwapSpace {
 #[derive(Debug, Default)]
 struct State {
     members: Vec<Member>,
-    /// Somebody is being asked.
-    asking: bool,
+    /// Those for whom others are asked at the moment. No two of them concern the same sessions.
+    askers: Vec<Asker>,
     /// How often somebody has given way.
     given: u64,
 }
@@ -57,25 +61,45 @@ struct Member {
     until: Instant,
     /// It is not asked until then.
     refused: Instant,
+    /// The most that it may have on devices.
+    most: u64,
+    /// Since when it is asked, and what it may hold of host memory.
+    asked: Option<(Instant, u64)>,
 }
 
 impl Member {
-    /// It has given way, as it was asked `since`, within `most` bytes of host memory.
-    fn gave(&mut self, freed: u64, most: u64, since: Instant) {
-        // What a worker says is no more than was asked of it.
-        self.out = freed.clamp(1, most.max(1));
+    /// It has given way. A worker's word is worth no more than what its session may have.
+    fn gave(&mut self, freed: u64) -> Option<u64> {
+        let (since, most) = self.asked.take()?;
+        self.out = freed.min(self.most).clamp(1, most.max(1));
         self.turn = TURN.max(since.elapsed() * TURN_FACTOR);
+        Some(self.out)
     }
 }
 
 /// Who lacks memory.
-#[derive(Clone, Copy, Debug)]
-struct Asker<'a> {
+#[derive(Clone, Debug)]
+struct Asker {
     session: u64,
     tenant: u64,
-    devices: &'a [DeviceName],
+    devices: Vec<DeviceName>,
     /// Its tenant has too little, not the device.
     of_tenant: bool,
+}
+
+impl Asker {
+    /// Whether a session with these would help.
+    fn concerns(&self, tenant: u64, devices: &[DeviceName]) -> bool {
+        match self.of_tenant {
+            true => tenant == self.tenant,
+            false => devices.iter().any(|device| self.devices.contains(device)),
+        }
+    }
+
+    /// Whether the same session might help both.
+    fn rivals(&self, other: &Self) -> bool {
+        self.concerns(other.tenant, &other.devices) || other.concerns(self.tenant, &self.devices)
+    }
 }
 
 /// What is to be done next for a session that lacks memory.
@@ -91,21 +115,15 @@ enum Step {
 
 impl State {
     /// `asked` have said that they are busy.
-    fn step(&self, asker: Asker<'_>, asked: &[u64], now: Instant) -> Step {
-        let helps = |member: &Member| match asker.of_tenant {
-            true => member.tenant == asker.tenant,
-            false => member
-                .devices
-                .iter()
-                .any(|device| asker.devices.contains(device)),
-        };
+    fn step(&self, asker: &Asker, asked: &[u64], now: Instant) -> Step {
         let candidates = || {
             let members = self.members.iter();
             members.filter(|member| {
                 member.session != asker.session
                     && member.out == 0
                     && member.refused <= now
-                    && helps(member)
+                    && member.asked.is_none()
+                    && asker.concerns(member.tenant, &member.devices)
             })
         };
         let unasked = candidates().filter(|member| !asked.contains(&member.session));
@@ -123,6 +141,14 @@ impl State {
             },
             None => Step::Nobody,
         }
+    }
+
+    /// Whether a session has not ended.
+    fn is_there(&self, session: u64) -> bool {
+        let mut members = self.members.iter();
+        let member = members.find(|member| member.session == session);
+        let worker = member.and_then(|member| member.worker.upgrade());
+        worker.is_some_and(|worker| !worker.is_reaped())
     }
 
     fn member(&mut self, session: u64) -> Option<&mut Member> {
@@ -152,13 +178,14 @@ impl SwapSpace {
         })
     }
 
-    /// A session of a tenant on devices of these names.
+    /// A session of a tenant on devices of these names, on which it may have `most` bytes.
     pub(super) fn join(
         self: &Arc<Self>,
         session: u64,
         tenant: &Tenant,
         worker: &Arc<Worker>,
         devices: Vec<DeviceName>,
+        most: u64,
     ) -> SwapSeat {
         let tenant = tenant.number();
         lock(&self.state).members.push(Member {
@@ -170,6 +197,8 @@ impl SwapSpace {
             turn: TURN,
             until: Instant::now(),
             refused: Instant::now(),
+            most,
+            asked: None,
         });
         SwapSeat {
             space: Arc::clone(self),
@@ -192,73 +221,86 @@ impl SwapSpace {
     }
 
     /// Has another session give way. Whether one did.
-    fn make_room(&self, asker: Asker<'_>) -> bool {
+    fn make_room(&self, asker: &Asker) -> bool {
         let deadline = Instant::now() + PATIENCE;
         let mut state = lock(&self.state);
         let given = state.given;
-        while state.asking {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let waited = self.changed.wait_timeout(state, left);
+        while state.askers.iter().any(|other| other.rivals(asker)) {
+            if Instant::now() >= deadline || !state.is_there(asker.session) {
+                return false;
+            }
+            let waited = self.changed.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             // Whoever gave way for another may have left enough for this one.
             if state.given != given {
                 return true;
             }
-            if Instant::now() >= deadline {
+        }
+        state.askers.push(asker.clone());
+        drop(state);
+        let made = self.ask_others(asker, deadline);
+        let mut state = lock(&self.state);
+        state.askers.retain(|other| other.session != asker.session);
+        drop(state);
+        self.changed.notify_all();
+        made
+    }
+
+    fn ask_others(&self, asker: &Asker, deadline: Instant) -> bool {
+        let mut asked = Vec::new();
+        let mut state = lock(&self.state);
+        loop {
+            let now = Instant::now();
+            if now >= deadline || !state.is_there(asker.session) {
                 return false;
             }
-        }
-        state.asking = true;
-        let mut asked = Vec::new();
-        let made = loop {
-            let now = Instant::now();
             match state.step(asker, &asked, now) {
                 Step::Ask { session, idle } => {
                     let most = state.most(session, self.budget);
-                    let worker = state
-                        .member(session)
-                        .and_then(|member| member.worker.upgrade());
+                    let Some(member) = state.member(session) else {
+                        continue;
+                    };
+                    member.asked = Some((now, most));
+                    let worker = member.worker.upgrade();
                     drop(state);
                     let request = SwapRequest { most, idle };
                     let moved = worker.map_or(Err("it is over".to_owned()), |worker| {
                         worker.give_way(request, MOVE_LIMIT)
                     });
                     state = lock(&self.state);
-                    match (moved, state.member(session)) {
-                        (Ok(freed), Some(member)) => {
-                            member.gave(freed, most, now);
-                            state.given += 1;
-                            log::info!(
-                                "session {session}: swapped out for session {} in {:.1?}: {} bytes",
-                                asker.session,
-                                now.elapsed(),
-                                freed
-                            );
-                            break true;
-                        }
-                        // Its end has freed its memory.
-                        (Ok(_), None) => break true,
-                        (Err(why), member) => {
-                            log::debug!("session {session} is not swapped out: {why}");
-                            match member {
-                                Some(member) if !idle => member.refused = Instant::now() + REFUSED,
-                                _ => asked.push(session),
-                            }
-                        }
+                    if let Ok(freed) = moved {
+                        state.given += 1;
+                        log::info!(
+                            "session {session}: swapped out for session {} in {:.1?}: {freed} bytes",
+                            asker.session,
+                            now.elapsed()
+                        );
+                        return true;
+                    }
+                    let why = moved.err().unwrap_or_default();
+                    log::debug!("session {session} is not swapped out: {why}");
+                    asked.push(session);
+                    let Some(member) = state.member(session) else {
+                        continue;
+                    };
+                    if why == NO_ANSWER {
+                        // What it does later still counts.
+                        member.refused = Instant::now() + SILENT;
+                        continue;
+                    }
+                    member.asked = None;
+                    if !idle {
+                        member.refused = Instant::now() + REFUSED;
                     }
                 }
-                Step::Wait(until) if until < deadline && now < deadline => {
-                    let waited = self.changed.wait_timeout(state, until - now);
+                Step::Wait(until) if until < deadline => {
+                    let waited = self.changed.wait_timeout(state, LOOK.min(until - now));
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                     asked.clear();
                 }
-                Step::Wait(_) | Step::Nobody => break false,
+                Step::Wait(_) | Step::Nobody => return false,
             }
-        };
-        state.asking = false;
-        drop(state);
-        self.changed.notify_all();
-        made
+        }
     }
 }
 
@@ -274,18 +316,24 @@ pub(super) struct SwapSeat {
 impl SwapSeat {
     /// Has another session give way for this one; of the same tenant, where it is the tenant's memory that is lacking. Whether one did. Waits.
     pub(super) fn make_room(&self, of_tenant: bool) -> bool {
-        self.space.make_room(Asker {
+        self.space.make_room(&Asker {
             session: self.session,
             tenant: self.tenant,
-            devices: &self.devices,
+            devices: self.devices.clone(),
             of_tenant,
         })
+    }
+
+    /// The session has given so many bytes up, and what is believed of that; `None` where it was not asked to.
+    pub(super) fn gave(&self, freed: u64) -> Option<u64> {
+        let mut state = lock(&self.space.state);
+        state.member(self.session)?.gave(freed)
     }
 
     /// The session's memory is on the device again.
     pub(super) fn is_back(&self) {
         let mut state = lock(&self.space.state);
-        if let Some(member) = state.member(self.session) {
+        if let Some(member) = state.member(self.session).filter(|member| member.out > 0) {
             member.out = 0;
             member.until = Instant::now() + member.turn;
         }
@@ -328,15 +376,17 @@ mod tests {
             turn: TURN,
             until: if over_for < 0 { now + span } else { now - span },
             refused: now,
+            most: 1 << 40,
+            asked: None,
         }
     }
 
-    fn asker(devices: &[DeviceName]) -> Asker<'_> {
+    fn asker(session: u64, device: &str, of_tenant: bool) -> Asker {
         Asker {
-            session: 9,
+            session,
             tenant: ANNA,
-            devices,
-            of_tenant: false,
+            devices: vec![device.to_owned()],
+            of_tenant,
         }
     }
 
@@ -353,8 +403,8 @@ mod tests {
             members: members.into(),
             ..State::default()
         };
-        let device = ["a".to_owned()];
-        let step = |state: &State, asked: &[u64]| state.step(asker(&device), asked, now);
+        let asker = asker(9, "a", false);
+        let step = |state: &State, asked: &[u64]| state.step(&asker, asked, now);
         assert_eq!(step(&state, &[]), ask(2, true));
         assert_eq!(step(&state, &[2]), ask(1, true));
         assert_eq!(step(&state, &[2, 1]), ask(3, true));
@@ -381,14 +431,21 @@ mod tests {
             ],
             ..State::default()
         };
-        let device = ["a".to_owned()];
-        let own = Asker {
-            of_tenant: true,
-            ..asker(&device)
+        let step = |asker| state.step(&asker, &[], now);
+        assert_eq!(step(asker(9, "a", false)), ask(1, true));
+        assert_eq!(step(asker(9, "a", true)), ask(2, true));
+        assert_eq!(step(asker(9, "c", false)), Step::Nobody);
+    }
+
+    #[test]
+    fn only_sessions_that_others_could_help_both_wait_for_each_other() {
+        let [own, device] = [true, false].map(|of_tenant| asker(1, "a", of_tenant));
+        assert!(device.rivals(&asker(2, "a", false)) && own.rivals(&asker(2, "b", true)));
+        let bert = Asker {
+            tenant: BERT,
+            ..asker(2, "b", false)
         };
-        assert_eq!(state.step(asker(&device), &[], now), ask(1, true));
-        assert_eq!(state.step(own, &[], now), ask(2, true));
-        assert_eq!(state.step(asker(&[]), &[], now), Step::Nobody);
+        assert!(!device.rivals(&bert) && !own.rivals(&bert));
     }
 
     #[test]
@@ -400,8 +457,11 @@ mod tests {
                 .into(),
             ..State::default()
         };
-        // More than it was told.
-        state.member(1).unwrap().gave(u64::MAX, 600, now);
+        let first = state.member(1).unwrap();
+        assert_eq!(first.gave(1), None, "nobody has asked it");
+        // More than it has, and than it was told.
+        (first.asked, first.most) = (Some((now, 700)), 600);
+        assert_eq!(first.gave(u64::MAX), Some(600));
         assert_eq!([1, 2].map(|session| state.most(session, 1000)), [1000, 400]);
     }
 }

@@ -46,7 +46,12 @@ pub(super) trait WorkerEvents: Send + Sync {
 }
 
 /// Has a session give way whose client is cut off, one of the same tenant or any: whether one did. May wait.
-pub(super) type RoomMaker = Box<dyn Fn(u64, bool) -> bool + Send>;
+pub(super) type RoomMaker = Arc<dyn Fn(u64, bool) -> bool + Send + Sync>;
+
+/// Most requests of a worker for room at once.
+const ROOMS: u32 = 4;
+/// Where a worker says nothing to a request to give way.
+pub(super) const NO_ANSWER: &str = "its worker does not answer";
 
 /// A worker process.
 pub(super) struct Worker {
@@ -95,8 +100,10 @@ struct State {
     kept: Option<(Seat, Place)>,
     /// Its session's turns on devices.
     turns: Option<Arc<TurnSeat>>,
-    /// Has another session give way; taken while it does.
+    /// Has another session give way.
     rooms: Option<RoomMaker>,
+    /// For so many requests at the moment.
+    rooms_asked: u32,
     /// Its session's place among those that give way.
     swap: Option<Arc<SwapSeat>>,
     moves_asked: u64,
@@ -265,22 +272,30 @@ impl Worker {
         self.channel.send_now(&protocol::encode(&message), kernels)
     }
 
-    /// Answers a worker that lacks memory, once another session has given way, if one does. One request at a time is looked after.
+    /// Answers a worker that lacks memory, once another session has given way, if one does. A few requests at a time are looked after: of its
+    /// lane, and of threads that allocate from pools.
     fn make_room(self: &Arc<Self>, request: u64, lacking: u64, of_tenant: bool) {
-        let Some(rooms) = lock(&self.state).rooms.take() else {
+        let refuse = || {
             let made = false;
-            return self.answer(&ToWorker::RoomMade { request, made }, None);
+            self.answer(&ToWorker::RoomMade { request, made }, None);
+        };
+        let mut state = lock(&self.state);
+        let rooms = state.rooms.clone().filter(|_| state.rooms_asked < ROOMS);
+        state.rooms_asked += u32::from(rooms.is_some());
+        drop(state);
+        let Some(rooms) = rooms else {
+            return refuse();
         };
         let worker = Arc::clone(self);
         let started = super::spawn("room", move || {
             let made = rooms(lacking, of_tenant);
-            lock(&worker.state).rooms = Some(rooms);
+            lock(&worker.state).rooms_asked -= 1;
             worker.answer(&ToWorker::RoomMade { request, made }, None);
         });
         if let Err(error) = started {
             log::warn!("no room is made: {error}");
-            let made = false;
-            self.answer(&ToWorker::RoomMade { request, made }, None);
+            lock(&self.state).rooms_asked -= 1;
+            refuse();
         }
     }
 
@@ -308,9 +323,9 @@ impl Worker {
         });
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let given = state.moves.remove(&request);
-        // One session asks at a time: what comes later than this has nobody to take it.
+        // It is asked by one session at a time: what comes later than this has nobody to take it.
         state.moves.clear();
-        given.unwrap_or_else(|| Err("its worker does not answer".to_owned()))
+        given.unwrap_or_else(|| Err(NO_ANSWER.to_owned()))
     }
 
     /// Bytes of device memory that its session has given up for others.
@@ -578,10 +593,15 @@ impl Worker {
                 freed,
                 refusal,
             } => {
-                let given = match refusal {
+                let mut given = match refusal {
                     Some(why) => Err(printable(&why, SHOWN_TEXT)),
                     None => Ok(freed),
                 };
+                let swap = lock(&self.state).swap.clone();
+                // At once, for it may come back next; and late answers count too.
+                if let (Ok(freed), Some(swap)) = (&mut given, swap) {
+                    *freed = swap.gave(*freed).ok_or("it gives way unasked")?;
+                }
                 let mut state = lock(&self.state);
                 if request == state.moves_asked {
                     state.moves.insert(request, given);
@@ -745,6 +765,7 @@ impl Worker {
         let mut state = lock(&self.state);
         // The driver has freed what the process held.
         state.memory = None;
+        state.rooms = None;
         let held = (state.turns.take(), state.kept.take(), state.swap.take());
         let crash = |reason: String| {
             Some(Ending {

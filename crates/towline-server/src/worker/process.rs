@@ -584,7 +584,11 @@ fn give_way(channel: &Arc<Channel>, counters: &Arc<Counters>, request: u64, want
         tell(channel, &message);
     };
     let (answering, counters) = (Arc::clone(channel), Arc::clone(counters));
-    let give = move || answer(&answering, counters.swap.give_way(wanted));
+    let give = move || {
+        counters
+            .swap
+            .give_way(wanted, |given| answer(&answering, given));
+    };
     let started = std::thread::Builder::new().name("swap".into()).spawn(give);
     if let Err(error) = started {
         answer(channel, Err(format!("it has no thread for that: {error}")));

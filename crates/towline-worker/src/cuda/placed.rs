@@ -208,6 +208,12 @@ impl Placed {
         there.map(|run| run.size).sum()
     }
 
+    /// Bytes on a device, or that were there before they were swapped out.
+    pub(crate) fn bytes_on(&self, device: CUdevice) -> u64 {
+        let there = self.runs.values().filter(|run| run.device == device);
+        there.map(|run| run.size).sum()
+    }
+
     /// Bytes that are swapped out.
     pub(crate) fn lacking(&self) -> u64 {
         let out = self.runs.values().filter(|run| run.memory.is_none());

@@ -482,6 +482,10 @@ impl Serve for Session {
     ];
 
     fn dispatch(&mut self, number: u64, id: u16, body: &[u8]) -> Result<(), ProtocolError> {
+        if self.shared.counters.swap.is_lost() {
+            let detail = "the session's device memory did not come back from the host";
+            return Err(ProtocolError::new(CloseCode::Internal, detail));
+        }
         self.take_arrivals()?;
         if let Some(context) = &self.acting {
             context.enter(&*self.api);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use towline_backend::cuda::*;
 
-use super::context::Context;
+use super::context::{Context, look_again};
 use super::placed::check;
 use super::region::Way;
 use super::shared::{Shared, lock};
@@ -197,6 +197,10 @@ const RETRY: Duration = Duration::from_millis(100);
 /// After so long without room, the log has a word of it.
 const LONG: Duration = Duration::from_secs(30);
 
+fn name_of(status: CUresult) -> &'static str {
+    status_name(status).unwrap_or("an unknown error")
+}
+
 /// Moves a session's contents.
 pub(crate) struct Moves(Weak<Shared>);
 
@@ -213,6 +217,23 @@ impl Mover for Moves {
     }
 
     fn back(&self) -> bool {
+        let Some(shared) = self.0.upgrade() else {
+            return false;
+        };
+        // The request that waits for this acts in it.
+        let mut current: CUcontext = std::ptr::null_mut();
+        // SAFETY: one place for the context.
+        unsafe { shared.api.cuCtxGetCurrent(&raw mut current) };
+        let is_back = self.bring_back();
+        // SAFETY: it was current before.
+        unsafe { shared.api.cuCtxSetCurrent(current) };
+        look_again();
+        is_back
+    }
+}
+
+impl Moves {
+    fn bring_back(&self) -> bool {
         let since = Instant::now();
         let mut told = false;
         loop {
@@ -234,11 +255,17 @@ impl Mover for Moves {
             if let Err(status) = status
                 && status != CUDA_ERROR_OUT_OF_MEMORY
             {
-                let name = status_name(status).unwrap_or("?");
+                let name = name_of(status);
                 log::error!("the session's memory does not come back from the host: {name}");
                 return false;
             }
             if shared.counters.swap.is_stopping() {
+                return false;
+            }
+            if !is_charged && !shared.counters.is_within_own_limit(lacking) {
+                log::error!(
+                    "the session's memory exceeds its limit, and does not come back from the host"
+                );
                 return false;
             }
             if !shared.broker.make_room(lacking, !is_charged) {
@@ -255,7 +282,21 @@ impl Mover for Moves {
 
 impl Shared {
     fn swap_out(&self, SwapRequest { most, idle }: SwapRequest) -> Result<u64, String> {
-        let freed = lock(&self.placed).swappable();
+        if self.collectives.are_used() {
+            return Err("it runs collectives with others".to_owned());
+        }
+        self.rest(idle)?;
+        let contexts = self.streams.contexts();
+        // Streams that were destroyed do what they had, and nobody else sees them.
+        for context in &contexts {
+            let entered = check(context.enter(&*self.api));
+            // SAFETY: no pointers.
+            let through = entered.and_then(|()| check(unsafe { self.api.cuCtxSynchronize() }));
+            through.map_err(|status| format!("its device has failed: {}", name_of(status)))?;
+        }
+        // Only now: memory may have been freed meanwhile.
+        let mut placed = lock(&self.placed);
+        let freed = placed.swappable();
         if freed == 0 {
             return Err("it has no memory that can be swapped".to_owned());
         }
@@ -264,23 +305,11 @@ impl Shared {
                 "its {freed} bytes exceed the {most} bytes of host memory left for it"
             ));
         }
-        if self.collectives.are_used() {
-            return Err("it runs collectives with others".to_owned());
-        }
-        self.rest(idle)?;
-        let contexts = self.streams.contexts();
-        let moved =
-            lock(&self.placed).swap_out(&*self.api, &|device| self.enter_one(&contexts, device));
-        match moved {
-            Ok(()) => {
-                self.counters.credit(freed);
-                Ok(freed)
-            }
-            Err(status) => Err(format!(
-                "its memory cannot be moved: {}",
-                status_name(status).unwrap_or("?")
-            )),
-        }
+        let moved = placed.swap_out(&*self.api, &|device| self.enter_one(&contexts, device));
+        drop(placed);
+        moved.map_err(|status| format!("its memory cannot be moved: {}", name_of(status)))?;
+        self.counters.credit(freed);
+        Ok(freed)
     }
 
     fn swap_in(&self) -> Result<(), CUresult> {
@@ -303,8 +332,10 @@ impl Shared {
         let since = Instant::now();
         let mut idle_since = None;
         loop {
+            // In this order: threads give devices work, and devices give threads none.
+            let are_through = self.streams.are_at_rest();
             let works = self.devices_at_work() > 0;
-            if !works && self.streams.are_at_rest() {
+            if are_through && !works {
                 return Ok(());
             }
             if now {

@@ -93,7 +93,7 @@ fn swapped_session_finds_its_memory_where_it_was() {
     client.write(A, small, &[7; 16]);
     assert_eq!(client.synchronize(A), CUDA_SUCCESS);
     let before = null.allocated_bytes();
-    assert_eq!(client.counters.swap.give_way(ANY), Ok(8 * MIB));
+    assert_eq!(client.give_way(ANY), Ok(8 * MIB));
     assert_eq!(before - null.allocated_bytes(), 8 << 20);
     assert_eq!((held(&client), heard.0.load(Relaxed)), (4096, 0));
     for (place, (address, size)) in large.into_iter().enumerate() {
@@ -112,7 +112,7 @@ fn session_waits_for_others_until_it_has_room_again() {
     let memory = client.allocate(4 * MIB);
     client.write(A, memory, b"kept");
     assert_eq!(client.synchronize(A), CUDA_SUCCESS);
-    client.counters.swap.give_way(ANY).expect("it is at rest");
+    client.give_way(ANY).expect("it is at rest");
     others.take(5 << 30);
     others.take((3 << 30) - MIB);
     assert_eq!(client.read(A, memory, 4, 10), b"kept");
@@ -128,13 +128,45 @@ fn session_with_a_kernel_gives_way_once_that_has_ended() {
     client.launch(SPIN_UNTIL, A, &params(flag, &[]));
     client.settled_by_ping();
     let idle = SwapRequest { idle: true, ..ANY };
-    client.counters.swap.give_way(idle).expect_err("it works");
+    client.give_way(idle).expect_err("it works");
     // The kernel waits for the program's next call, which would wait for the session's turn: it stays.
     let held = null.allocated_bytes();
     client.write(B, flag, &1_u32.to_le_bytes());
     assert_eq!(client.synchronize(A), CUDA_SUCCESS);
     assert_eq!(null.allocated_bytes(), held);
-    client.counters.swap.give_way(ANY).expect("it has ended");
+    client.give_way(ANY).expect("it has ended");
+    client.leave();
+}
+
+#[test]
+fn memory_that_is_freed_meanwhile_is_credited_once() {
+    let (client, ..) = start();
+    let [flag, kept, freed] = [(); 3].map(|()| client.allocate(2 * MIB));
+    client.launch(SPIN_UNTIL, A, &params(flag, &[]));
+    // A runner waits for the kernel, and the one behind it frees.
+    let free = client.post(&wire::MemoryFree { address: freed });
+    client.write(B, flag, &1_u32.to_le_bytes());
+    client.settled_by_ping();
+    assert_eq!(client.give_way(ANY), Ok(4 * MIB));
+    assert_eq!(held(&client), 0);
+    assert_eq!(client.status_of(free), CUDA_SUCCESS);
+    client.write(A, kept, b"kept");
+    assert_eq!(client.read(A, kept, 4, 10), b"kept");
+    assert_eq!(held(&client), 4 * MIB);
+    client.leave();
+}
+
+#[test]
+fn kernel_of_a_stream_that_was_destroyed_is_waited_for() {
+    let (client, ..) = start();
+    let memory = client.allocate(2 * MIB);
+    client.write(B, memory, &0_u32.to_le_bytes());
+    client.synchronize(B);
+    client.launch(ADD_ONE, A, &params(memory, &[1]));
+    client.post(&wire::StreamDestroyV2 { hStream: A });
+    client.settled_by_ping();
+    client.give_way(ANY).expect("it ends by itself");
+    assert_eq!(client.read(B, memory, 4, 10), 1_u32.to_le_bytes());
     client.leave();
 }
 
@@ -148,11 +180,7 @@ fn session_stays_where_host_memory_is_not_enough() {
         ..ANY
     };
     let held = null.allocated_bytes();
-    client
-        .counters
-        .swap
-        .give_way(least)
-        .expect_err("too little");
+    client.give_way(least).expect_err("too little");
     assert_eq!(null.allocated_bytes(), held);
     assert_eq!(client.read(A, memory, 4, 10), b"here");
     client.leave();
@@ -164,13 +192,21 @@ fn session_that_ends_while_it_is_swapped_out_leaves_nothing() {
     let before = null.live_objects();
     client.allocate(4 * MIB);
     client.settled_by_ping();
-    client.counters.swap.give_way(ANY).expect("it is at rest");
+    client.give_way(ANY).expect("it is at rest");
     client.leave();
     assert_eq!(null.allocated_bytes(), 0);
     assert!(null.live_objects() <= before);
 }
 
 impl Client {
+    fn give_way(&self, request: SwapRequest) -> Result<u64, String> {
+        let mut given = None;
+        self.counters
+            .swap
+            .give_way(request, |told| given = Some(told));
+        given.expect("it is told")
+    }
+
     fn settled_by_ping(&self) {
         let ping = self.post(&wire::Ping { token: 1 });
         assert_eq!(self.status_of(ping), CUDA_SUCCESS);

@@ -496,7 +496,11 @@ impl Session {
         let most = (total as u64).min(limit);
         let free = match counters.swap.is_on() {
             // What others have is free, once they give way.
-            true => most.saturating_sub(counters.device_memory_bytes.load(Ordering::Relaxed)),
+            true => {
+                let device = self.acting.as_ref().map_or(0, |context| context.device);
+                let own = lock(&self.shared.placed).bytes_on(device);
+                most.saturating_sub(own).max(free as u64)
+            }
             false => free as u64,
         };
         let reply = wire::MemGetInfoV2Reply {
