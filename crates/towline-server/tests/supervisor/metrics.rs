@@ -260,8 +260,13 @@ pub(super) fn metrics_have_the_names_of_docs_alerts_and_dashboard() -> Result<()
         limits,
         ..TenantEntry::new("1", secret_of("anna"))
     };
+    let bounds = ServerLimits {
+        swap_bytes: 1 << 30,
+        ..ServerLimits::default()
+    };
     let there = serve(SupervisorConfig {
         tenants: Arc::new(TenantTable::listed([("anna".into(), entry)].into())),
+        bounds,
         ..with_metrics("echo")
     });
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
