@@ -4,14 +4,6 @@
 #define MOST 1024
 #define MIB ((size_t)1 << 20)
 
-static int is_told_to_go_on(void)
-{
-    int letter;
-    while ((letter = getchar()) != '\n' && letter != EOF)
-        ;
-    return letter != EOF;
-}
-
 int main(int count, char **arguments)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);

@@ -92,4 +92,13 @@ static inline int launch_add_one(void *function, void *stream, uint64_t address,
     return STATUS(cuLaunchKernel, LAUNCH_TYPES, function, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
+/* Waits for a line of standard input; whether there was one. */
+static inline int is_told_to_go_on(void)
+{
+    int letter;
+    while ((letter = getchar()) != '\n' && letter != EOF)
+        ;
+    return letter != EOF;
+}
+
 #endif

@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn others_help_only_with_the_device_or_the_tenant_that_lacks_memory() {
+    fn others_help_only_with_the_memory_that_is_lacking() {
         let now = Instant::now() + Duration::from_secs(100);
         let state = State {
             members: vec![
