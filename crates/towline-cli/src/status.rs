@@ -92,7 +92,7 @@ struct SessionStatus {
     lanes: u16,
     peer_lanes: u16,
     device_memory_bytes: u64,
-    /// What it had besides, and has given up for others until it goes on.
+    /// Device memory that it has given up for others until it goes on.
     swapped_bytes: u64,
     device_memory_peak: u64,
     /// 0 where nothing limits it.

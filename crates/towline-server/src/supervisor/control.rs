@@ -4,7 +4,7 @@
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use towline_transport::{Address, Connection, Registry, TransportError, recv_exact, tls};
@@ -692,16 +692,7 @@ fn serve_session(
         let most = parameters.quota.device_memory_bytes;
         Arc::new(space.join(session.id, tenant, worker, names.clone(), most))
     });
-    let rooms = {
-        let (shared, tenant, id) = (Arc::clone(shared), Arc::clone(&session.tenant), session.id);
-        let swap = swap.as_ref().map(Arc::downgrade);
-        Arc::new(move |lacking, own| {
-            let seat = swap.as_ref().and_then(Weak::upgrade);
-            // Who is swapped out goes on later; who ends does not.
-            seat.is_some_and(|seat| seat.make_room(own))
-                || shared.sessions.make_room(lacking, (&tenant, own), id)
-        })
-    };
+    let rooms = super::swap::rooms(shared, session, swap.as_ref());
     let turns = shared.turns.as_ref();
     let turns = turns.map(|turns| turns.join(session.id, &session.tenant, &session.worker, names));
     // If the worker is dead, its end is told by the callback.

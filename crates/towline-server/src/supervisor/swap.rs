@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use towline_worker::SwapRequest;
 
 use super::arbiter::DeviceName;
-use super::lock;
+use super::session::Session;
 use super::tenant::Tenant;
-use super::worker::{NO_ANSWER, Worker};
+use super::worker::{NO_ANSWER, RoomMaker, Worker};
+use super::{Shared, lock};
 
 /// A session that was swapped in keeps its memory for so long, and for
 const TURN: Duration = Duration::from_secs(2);
@@ -77,7 +78,7 @@ impl Member {
     }
 }
 
-/// Who lacks memory.
+/// A session that lacks memory, its own or its tenant's.
 #[derive(Clone, Debug)]
 struct Asker {
     session: u64,
@@ -102,7 +103,7 @@ impl Asker {
     }
 }
 
-/// What is to be done next for a session that lacks memory.
+/// The next thing to do for a session that lacks memory.
 #[derive(Debug, PartialEq)]
 enum Step {
     /// Ask a session to give way; only if it has nothing to do where it is `idle`.
@@ -231,7 +232,7 @@ impl SwapSpace {
             }
             let waited = self.changed.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            // Whoever gave way for another may have left enough for this one.
+            // One that gave way for another session may have left enough for this one.
             if state.given != given {
                 return true;
             }
@@ -284,7 +285,7 @@ impl SwapSpace {
                         continue;
                     };
                     if why == NO_ANSWER {
-                        // What it does later still counts.
+                        // A late answer still counts.
                         member.refused = Instant::now() + SILENT;
                         continue;
                     }
@@ -302,6 +303,22 @@ impl SwapSpace {
             }
         }
     }
+}
+
+/// Has others make room for a session. `seat` is its own place among those that are swapped, where there is one.
+pub(super) fn rooms(
+    shared: &Arc<Shared>,
+    session: &Session,
+    seat: Option<&Arc<SwapSeat>>,
+) -> RoomMaker {
+    let (shared, tenant, id) = (Arc::clone(shared), Arc::clone(&session.tenant), session.id);
+    let seat = seat.map(Arc::downgrade);
+    Arc::new(move |lacking, own| {
+        let seat = seat.as_ref().and_then(Weak::upgrade);
+        // A session that is swapped out goes on later, and one that ends does not.
+        seat.is_some_and(|seat| seat.make_room(own))
+            || shared.sessions.make_room(lacking, (&tenant, own), id)
+    })
 }
 
 /// A session that may be swapped; dropping it ends that.

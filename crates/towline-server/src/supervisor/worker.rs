@@ -50,7 +50,7 @@ pub(super) type RoomMaker = Arc<dyn Fn(u64, bool) -> bool + Send + Sync>;
 
 /// Most requests of a worker for room at once.
 const ROOMS: u32 = 4;
-/// Where a worker says nothing to a request to give way.
+/// The error of a worker that says nothing to a request to give way.
 pub(super) const NO_ANSWER: &str = "its worker does not answer";
 
 /// A worker process.
@@ -107,7 +107,7 @@ struct State {
     /// Its session's place among those that give way.
     swap: Option<Arc<SwapSeat>>,
     moves_asked: u64,
-    /// What has come of requests to give way.
+    /// Answers to requests to give way.
     moves: HashMap<u64, Result<u64, String>>,
     /// What the worker said about its end.
     last_words: Option<(String, ErrorKind)>,

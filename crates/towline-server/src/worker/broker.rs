@@ -17,7 +17,7 @@ use super::protocol::{self, FromWorker};
 
 /// Longest time for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Where other sessions are to end or to give way first.
+/// The same, where other sessions are to end or to give way first.
 const ROOM_PATIENCE: Duration = Duration::from_secs(180);
 
 /// What the supervisor answers.

@@ -78,7 +78,7 @@ pub(crate) struct Part {
 /// Makes a context of a device current.
 pub(crate) type Enter<'a> = &'a (dyn Fn(CUdevice) -> Result<(), CUresult> + Sync);
 
-/// What a thread moves parts through.
+/// Pinned memory and a stream, through which a thread moves parts.
 struct Stage<'a> {
     api: &'a dyn CudaApi,
     stream: CUstream,

@@ -467,7 +467,7 @@ impl Session {
         if status == CUDA_SUCCESS {
             let held = Held {
                 bytes: request.size,
-                // What lies in memory of its own is charged with it.
+                // Memory of its own is charged as a whole.
                 charged: if swappable { 0 } else { charged },
                 context: self.acting.as_ref().map_or(0, |context| context.id),
             };
@@ -495,7 +495,7 @@ impl Session {
         let left = counters.memory_left();
         let most = (total as u64).min(limit);
         let free = match counters.swap.is_on() {
-            // What others have is free, once they give way.
+            // Memory of others is free, once they give way.
             true => {
                 let device = self.acting.as_ref().map_or(0, |context| context.device);
                 let own = lock(&self.shared.placed).bytes_on(device);
