@@ -72,8 +72,8 @@ impl Fixture {
             .expect("connect")
     }
 
-    /// A connection, both ends.
-    fn pair(&self) -> (Arc<dyn Connection>, Arc<dyn Connection>) {
+    /// A connection, both ends: of whoever connected, and of whoever accepted.
+    pub fn pair(&self) -> (Arc<dyn Connection>, Arc<dyn Connection>) {
         let listener = self.listen();
         let client = self.connect(&listener.local_address());
         (client, listener.accept().expect("accept"))
@@ -115,6 +115,7 @@ pub const RULES: &[(&str, Rule)] = &rules![
     wait_readable_sees_the_end,
     peer_close_gives_the_last_bytes_then_zero,
     peer_shutdown_gives_the_last_bytes_then_zero,
+    peer_close_gives_a_large_transfer_whole,
     sending_to_a_closed_peer_fails,
     sending_after_own_shutdown_fails,
     shutdown_wakes_a_blocked_recv,
@@ -551,6 +552,23 @@ fn peer_shutdown_gives_the_last_bytes_then_zero(fixture: &Fixture) {
     server.shutdown();
     assert_eq!(receive(&client, 3), b"bye");
     assert_eq!(client.recv(&mut [0; 1]).unwrap(), 0);
+}
+
+fn peer_close_gives_a_large_transfer_whole(fixture: &Fixture) {
+    for slow in [false, true] {
+        let (client, server) = fixture.pair();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                send(&server, &pattern(LARGE_BYTES));
+                drop(server);
+            });
+            if slow {
+                thread::sleep(Duration::from_millis(50));
+            }
+            assert!(receive(&client, LARGE_BYTES) == pattern(LARGE_BYTES));
+            assert_eq!(client.recv(&mut [0; 1]).unwrap(), 0);
+        });
+    }
 }
 
 fn sending_to_a_closed_peer_fails(fixture: &Fixture) {

@@ -29,6 +29,7 @@ mod address;
 pub mod conformance;
 mod error;
 pub mod memory;
+pub mod pinned;
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "calls into foreign code across a C ABI")]
 pub mod plugin;

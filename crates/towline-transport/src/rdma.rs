@@ -4,8 +4,12 @@
 //! libraries are loaded when the scheme is first used ([`verbs`]), and a machine without them says so.
 //!
 //! A connection is a reliable queue pair with registered slots for messages on each side ([`endpoint`]); `connection` makes a stream of
-//! them. On an adapter neither sending nor receiving takes a system call, unless a thread sleeps. Bytes are copied into and out of the
-//! slots, and no peer has rights to memory of the other. A connection is handed to another process through [`bridge`].
+//! them. On an adapter neither sending nor receiving takes a system call, unless a thread sleeps.
+//!
+//! A connection is handed to another process by rings in memory that both processes map. Whoever connected writes large payload straight
+//! into the one and reads it out of the other ([`rings`]), with no processor of this process between ([`connection::ferry`]). The side that
+//! connects gives nobody rights to its memory: it issues every read and write. A connection that this process has begun is handed over
+//! through a socket ([`bridge`]).
 //!
 //! An idle connection asks the peer's adapter for a sign of life every 10 s while a thread waits on it, so that a host that vanishes is
 //! noticed within 30 s; the adapter answers by itself, however busy the process is.
@@ -13,6 +17,7 @@
 mod bridge;
 mod connection;
 mod endpoint;
+mod rings;
 mod verbs;
 
 use std::collections::{HashMap, VecDeque};
@@ -29,9 +34,9 @@ use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketType, sockopt};
 
-use self::connection::RdmaConnection;
+use self::connection::{HandedOver, RdmaConnection, Side};
 use self::endpoint::{Endpoint, Event, Events, HEADER_BYTES, Window, done};
-use self::verbs::{CmId, ConnectionParameters, SocketAddress, Verbs, event};
+use self::verbs::{CmId, ConnectionParameters, MOST_READS, SocketAddress, Verbs, event};
 use crate::socket::{SocketConnection, io_error};
 use crate::{
     Address, Capabilities, ConnectOptions, Connection, Listener, Transport, TransportError,
@@ -53,9 +58,13 @@ const LEAST: Window = Window {
     slots: 4,
     slot_bytes: 256,
 };
-/// Bytes that two ends say of themselves within the connection manager's messages: a mark, and the window.
-const HELLO_BYTES: usize = 16;
-const MARK: [u8; 8] = *b"towline1";
+/// Bytes of a lane that reads of a peer's ring go to.
+const STAGE_BYTES: usize = 256 << 10;
+/// Bytes that two ends say of themselves within the connection manager's messages: a mark, the window, and whether this end reads rings.
+const HELLO_BYTES: usize = 20;
+const MARK: [u8; 8] = *b"towline2";
+/// Of every version.
+const FAMILY: &[u8] = b"towline";
 /// Reason of a rejection by the manager of a host where nothing listens: IB_CM_REJ_INVALID_SERVICE_ID.
 const NO_LISTENER: i32 = 8;
 /// Of one by the listener: IB_CM_REJ_CONSUMER_DEFINED.
@@ -136,6 +145,14 @@ impl Transport for RdmaTransport {
         let domain = sockopt::socket_domain(&descriptor);
         let kind = sockopt::socket_type(&descriptor);
         match (domain, kind) {
+            (Ok(AddressFamily::UNIX), Ok(SocketType::SEQPACKET)) => {
+                let connection = HandedOver::adopt(&descriptor);
+                let connection = connection.map_err(|source| TransportError::Io {
+                    action: "adopt a descriptor as an rdma connection".into(),
+                    source,
+                })?;
+                Ok(Arc::new(connection))
+            }
             (Ok(AddressFamily::UNIX), Ok(SocketType::STREAM)) => Ok(Arc::new(SocketConnection {
                 socket: descriptor,
                 peer: "rdma://handed-over".into(),
@@ -217,31 +234,45 @@ impl Window {
         }
     }
 
-    fn hello(self) -> [u8; HELLO_BYTES] {
+    fn hello(self, reads: bool) -> [u8; HELLO_BYTES] {
         let mut hello = [0; HELLO_BYTES];
         hello[..8].copy_from_slice(&MARK);
-        hello[8..12].copy_from_slice(&self.slots.to_le_bytes());
-        hello[12..].copy_from_slice(&self.slot_bytes.to_le_bytes());
+        let words = [self.slots, self.slot_bytes, reads.into()];
+        for (word, place) in words.iter().zip(hello[8..].chunks_mut(4)) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
         hello
     }
 
-    /// Of a peer's first words, which the manager may have padded.
-    fn heard(private: &[u8]) -> Option<Self> {
-        let words = private.strip_prefix(&MARK)?;
-        let number = |at: usize| Some(u32::from_le_bytes(words.get(at..at + 4)?.try_into().ok()?));
-        let (slots, slot_bytes) = (number(0)?, number(4)?);
-        let is_sound = slots > 0 && slot_bytes as usize > HEADER_BYTES;
-        is_sound.then_some(Self { slots, slot_bytes })
+    /// Of a peer's first words, which the manager may have padded: its window, and whether it reads rings.
+    fn heard(private: &[u8]) -> io::Result<(Self, bool)> {
+        let words = private.strip_prefix(&MARK).and_then(|words| {
+            let (words, _) = words.as_chunks::<4>();
+            let [slots, slot_bytes, reads, ..] = *words else {
+                return None;
+            };
+            Some([slots, slot_bytes, reads].map(u32::from_le_bytes))
+        });
+        match words {
+            Some([slots, slot_bytes, reads]) if slots > 0 && slot_bytes as usize > HEADER_BYTES => {
+                Ok((Self { slots, slot_bytes }, reads == 1))
+            }
+            None if private.starts_with(FAMILY) => Err(io::Error::other(
+                "it speaks another version of rdma: are both sides of the same release?",
+            )),
+            _ => Err(io::Error::other("it is not Towline")),
+        }
     }
 }
 
-/// The parameters of a request to connect, or of its acceptance. `hello` must live as long.
-fn parameters(hello: &[u8; HELLO_BYTES]) -> ConnectionParameters {
+/// The parameters of a request to connect, or of its acceptance. `hello` must live as long. Whoever connects reads, and the other lets it.
+fn parameters(hello: &[u8; HELLO_BYTES], connects: bool) -> ConnectionParameters {
+    let when = |condition| if condition { MOST_READS } else { 0 };
     ConnectionParameters {
         private_data: hello.as_ptr(),
         private_data_len: HELLO_BYTES as u8,
-        responder_resources: 0,
-        initiator_depth: 0,
+        responder_resources: when(!connects),
+        initiator_depth: when(connects),
         flow_control: 1,
         retry_count: 7,
         rnr_retry_count: 7,
@@ -294,19 +325,22 @@ impl<'a> Attempt<'a> {
             .map_err(|error| self.failed(error))?;
         self.expect(&endpoint, event::ROUTE_RESOLVED)?;
         let wanted = Window::wanted(self.options);
+        // A control connection stays with the process that has it, so that nothing of it comes by a ring.
+        let is_lane = self.options.unacknowledged_timeout.is_none();
+        let reads = is_lane && endpoint.reads_safely();
         endpoint
-            .prepare(wanted)
+            .prepare(wanted, if reads { STAGE_BYTES } else { 0 })
             .map_err(|error| self.failed(error))?;
-        let hello = wanted.hello();
+        let hello = wanted.hello(reads);
         // SAFETY: the identifier is alive and has its queue pair; the parameters are read within the call.
-        done(unsafe { (verbs.rdma_connect)(id, &mut parameters(&hello)) })
+        done(unsafe { (verbs.rdma_connect)(id, &mut parameters(&hello, true)) })
             .map_err(|error| self.failed(error))?;
         let established = self.expect(&endpoint, event::ESTABLISHED)?;
-        let Some(theirs) = Window::heard(&established.private) else {
-            return Err(self.failed(io::Error::other("what listens there is no Towline server")));
-        };
+        let (theirs, _) =
+            Window::heard(&established.private).map_err(|error| self.failed(error))?;
         let peer = self.address.to_string();
-        RdmaConnection::new(endpoint, verbs, theirs, peer, self.options.keepalive)
+        let side = Side::Connecting;
+        RdmaConnection::new(endpoint, verbs, side, theirs, peer, self.options.keepalive)
             .map_err(|error| self.failed(error))
     }
 
@@ -485,7 +519,7 @@ struct Reception {
     verbs: &'static Verbs,
     queue: Arc<Queue>,
     /// Accepted and not established yet.
-    begun: HashMap<*mut CmId, (Endpoint, Window)>,
+    begun: HashMap<*mut CmId, (Endpoint, Window, Side)>,
     listening: Endpoint,
 }
 
@@ -527,8 +561,8 @@ impl Reception {
                 }
             }
             event::ESTABLISHED => {
-                if let Some((endpoint, theirs)) = self.begun.remove(&told.id)
-                    && let Err(error) = self.establish(endpoint, theirs)
+                if let Some((endpoint, theirs, side)) = self.begun.remove(&told.id)
+                    && let Err(error) = self.establish(endpoint, theirs, side)
                 {
                     log::warn!("an rdma connection is dropped on arrival: {error}");
                 }
@@ -545,8 +579,8 @@ impl Reception {
         let id = endpoint.id();
         let accepted = self.accept(&mut endpoint, private);
         match accepted {
-            Ok(theirs) => {
-                self.begun.insert(id, (endpoint, theirs));
+            Ok((theirs, side)) => {
+                self.begun.insert(id, (endpoint, theirs, side));
                 Ok(())
             }
             Err(error) => {
@@ -557,26 +591,25 @@ impl Reception {
         }
     }
 
-    fn accept(&self, endpoint: &mut Endpoint, private: &[u8]) -> io::Result<Window> {
-        let theirs = Window::heard(private)
-            .ok_or_else(|| io::Error::other("it does not come from a Towline client"))?;
+    fn accept(&self, endpoint: &mut Endpoint, private: &[u8]) -> io::Result<(Window, Side)> {
+        let (theirs, reads) = Window::heard(private)?;
         if self.begun.len() + self.queue.lock().established.len() >= BACKLOG {
             return Err(io::Error::other("too many are waiting"));
         }
         let ours = theirs.bounded();
-        endpoint.prepare(ours)?;
-        let hello = ours.hello();
+        endpoint.prepare(ours, 0)?;
+        let hello = ours.hello(false);
         // SAFETY: the identifier is alive and has its queue pair; the parameters are read within the call.
-        done(unsafe { (self.verbs.rdma_accept)(endpoint.id(), &mut parameters(&hello)) })?;
-        Ok(theirs)
+        done(unsafe { (self.verbs.rdma_accept)(endpoint.id(), &mut parameters(&hello, false)) })?;
+        Ok((theirs, Side::Accepting { reads }))
     }
 
-    fn establish(&self, mut endpoint: Endpoint, theirs: Window) -> io::Result<()> {
+    fn establish(&self, mut endpoint: Endpoint, theirs: Window, side: Side) -> io::Result<()> {
         endpoint.take_events()?;
         // SAFETY: the identifier is alive, and its addresses do not change any more.
         let destination = unsafe { &(*endpoint.id()).destination };
         let peer = address_text(address_of(destination).ok_or(Errno::AFNOSUPPORT)?).to_string();
-        let connection = RdmaConnection::new(endpoint, self.verbs, theirs, peer, true)?;
+        let connection = RdmaConnection::new(endpoint, self.verbs, side, theirs, peer, true)?;
         self.queue.lock().established.push_back(connection);
         self.queue.changed.notify_one();
         Ok(())
@@ -603,14 +636,22 @@ mod tests {
 
     #[test]
     fn hello_survives_padding() {
-        let mut private = CONTROL.hello().to_vec();
-        private.resize(56, 0);
-        assert_eq!(Window::heard(&private), Some(CONTROL));
+        for reads in [false, true] {
+            let mut private = CONTROL.hello(reads).to_vec();
+            private.resize(56, 0);
+            assert_eq!(Window::heard(&private).unwrap(), (CONTROL, reads));
+        }
+    }
+
+    #[test]
+    fn hello_of_another_version_is_told_apart() {
+        let error = Window::heard(b"towline1\x20\0\0\0\0\x40\0\0\0\0\0\0").unwrap_err();
+        assert!(error.to_string().contains("the same release"), "{error}");
     }
 
     #[test]
     fn hello_of_strangers_is_refused() {
-        let short = &LANE.hello()[..HELLO_BYTES - 1];
+        let short = &LANE.hello(true)[..HELLO_BYTES - 1];
         let without_payload = Window {
             slots: 4,
             slot_bytes: HEADER_BYTES as u32,
@@ -619,9 +660,9 @@ mod tests {
             b"".as_slice(),
             b"somebody else's words",
             short,
-            &without_payload.hello(),
+            &without_payload.hello(true),
         ] {
-            assert_eq!(Window::heard(private), None);
+            assert!(Window::heard(private).is_err());
         }
     }
 

@@ -1,5 +1,6 @@
 //! The conformance suite over every built-in transport, and over memory with an imperfect link.
 
+use std::io::IoSlice;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,7 +13,7 @@ use towline_transport::resume::Resumable;
 use towline_transport::tls::{ClientTls, Identity, ServerTls};
 use towline_transport::{
     Address, Capabilities, ConnectOptions, Connection, Listener, Registry, Transport,
-    TransportError,
+    TransportError, pinned, recv_exact,
 };
 
 /// Environment variable with the address of an RDMA device of this host that reaches itself.
@@ -85,6 +86,71 @@ fn tls_over_rdma_upholds_every_rule() {
     rdma(|transport| Arc::new(TlsTransport(transport)))
         .iter()
         .for_each(conformance::check);
+}
+
+#[test]
+fn handed_over_rdma_upholds_every_rule() {
+    rdma(|transport| Arc::new(HandingOverTransport(transport)))
+        .iter()
+        .for_each(conformance::check);
+}
+
+#[test]
+fn pinned_memory_travels_over_rdma_by_itself() {
+    let Some(fixture) = rdma(|transport| Arc::new(HandingOverTransport(transport))) else {
+        return;
+    };
+    for round in 0..3usize {
+        let (client, server) = fixture.pair();
+        let bytes: Vec<u8> = (0..(5 << 20) + round * 20_011)
+            .map(|at| (at * 7 + at / 251 + round) as u8)
+            .collect();
+        let mut back = vec![0; bytes.len()];
+        let len = bytes.len() + 4;
+        for memory in [&bytes, &back] {
+            pinned::declare(memory.as_ptr().addr(), memory.len());
+        }
+        thread::scope(|scope| {
+            let server = &server;
+            scope.spawn(|| {
+                client
+                    .send(&[IoSlice::new(b"head"), IoSlice::new(&bytes)])
+                    .unwrap()
+            });
+            scope.spawn(move || {
+                let mut piece = vec![0; 300_000];
+                let mut left = len;
+                while left > 0 {
+                    let received = server.recv(&mut piece).unwrap();
+                    server.send(&[IoSlice::new(&piece[..received])]).unwrap();
+                    left -= received;
+                }
+            });
+            let mut head = [0; 4];
+            recv_exact(&*client, &mut head).unwrap();
+            assert_eq!(&head, b"head");
+            recv_exact(&*client, &mut back).unwrap();
+        });
+        assert!(back == bytes, "round {round}");
+        for memory in [&bytes, &back] {
+            pinned::withdraw(memory.as_ptr().addr());
+        }
+    }
+}
+
+#[test]
+fn handed_over_tcp_upholds_every_rule() {
+    let tcp = Registry::new().get("tcp").unwrap();
+    conformance::check(&Fixture::new(Arc::new(HandingOverTransport(tcp)), |_| {
+        "tcp://127.0.0.1:0".into()
+    }));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn handed_over_shm_upholds_every_rule() {
+    let transport = Registry::new().get("shm").unwrap();
+    conformance::check(&shm(Arc::new(HandingOverTransport(transport))));
 }
 
 fn reaches_itself(transport: &dyn Transport) -> bool {
@@ -216,6 +282,61 @@ impl Listener for ResumableListener {
 
     fn close(&self) {
         self.0.close();
+    }
+}
+
+/// A transport whose accepted connections are used as by another process, which they were handed to.
+struct HandingOverTransport(Arc<dyn Transport>);
+
+impl Transport for HandingOverTransport {
+    fn scheme(&self) -> &'static str {
+        self.0.scheme()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn connect(
+        &self,
+        address: &Address,
+        options: &ConnectOptions,
+    ) -> Result<Arc<dyn Connection>, TransportError> {
+        self.0.connect(address, options)
+    }
+
+    fn listen(&self, address: &Address) -> Result<Box<dyn Listener>, TransportError> {
+        Ok(Box::new(HandingOverListener {
+            transport: Arc::clone(&self.0),
+            inner: self.0.listen(address)?,
+        }))
+    }
+
+    fn adopt(&self, descriptor: OwnedFd) -> Result<Arc<dyn Connection>, TransportError> {
+        self.0.adopt(descriptor)
+    }
+}
+
+struct HandingOverListener {
+    transport: Arc<dyn Transport>,
+    inner: Box<dyn Listener>,
+}
+
+impl Listener for HandingOverListener {
+    fn accept(&self) -> Result<Arc<dyn Connection>, TransportError> {
+        let connection = self.inner.accept()?;
+        let descriptor = connection.descriptor().expect("it passes descriptors");
+        let descriptor = descriptor.try_clone_to_owned().expect("dup");
+        drop(connection);
+        self.transport.adopt(descriptor)
+    }
+
+    fn local_address(&self) -> Address {
+        self.inner.local_address()
+    }
+
+    fn close(&self) {
+        self.inner.close();
     }
 }
 

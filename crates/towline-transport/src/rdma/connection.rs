@@ -1,27 +1,48 @@
 //! A stream of bytes over messages: credits keep a sender from sending what its peer has no slot for.
 //!
-//! Each message begins with a header: credits that it returns, and whether it is the end. Data takes a credit; messages of control take
-//! none, since so few can be under way that slots are kept for them. A slot that was read is posted again, and its credit goes back with
-//! the next message or, once a quarter of the window is owed, by itself.
+//! Each message begins with a header: credits that it returns, what it is, and how many bytes of the stream its sender has taken. Data
+//! takes a credit; messages of control take none, since so few can be under way that slots are kept for them. A slot that was read is
+//! posted again, and its credit goes back with the next message or, once a quarter of the window is owed, by itself.
+//!
+//! Once the accepting side has granted its rings, a stretch of the stream may go through them: a message then says how many bytes of it
+//! were placed in the ring rather than having them. Whoever connected has placed them there by writes, or fetches them by reads into a
+//! stage.
 //!
 //! One thread at a time sleeps on the adapter's descriptors. Other threads that wait sleep until that one has looked.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
+use self::ferry::Ferry;
+pub(super) use self::ferry::HandedOver;
 use super::bridge::Bridge;
-use super::endpoint::{CONTROL_SLOTS, Endpoint, HEADER_BYTES, Window, work};
-use super::verbs::{WC_RETRY_EXC_ERR, WC_SUCCESS, WC_WR_FLUSH_ERR, WorkCompletion, event};
+use super::endpoint::{CONTROL_SLOTS, Endpoint, HEADER_BYTES, READS, Registered, Window, work};
+use super::rings::{Grant, LEAST_BYTES, Reach};
+use super::verbs::{Piece, WC_RETRY_EXC_ERR, WC_SUCCESS, WC_WR_FLUSH_ERR, WorkCompletion, event};
 use crate::{Connection, TransportError};
 
-/// Header bit: the sender has ended the connection.
+mod ferry;
+
+/// Header bits: the sender has ended the connection; it grants rings; bytes were placed in a ring, and their number follows.
 const END: u32 = 1;
+const GRANT: u32 = 2;
+const PLACED: u32 = 4;
+/// Bytes that are placed before a message tells of them.
+const TOLD_BYTES: usize = 128 << 10;
+/// Bytes that one read fetches at most.
+const READ_BYTES: usize = 64 << 10;
+/// Bytes of registered memory that one request names at most.
+const STRAIGHT_BYTES: usize = 128 << 10;
+/// Adapters have given every request up by then.
+const FLUSH_PERIOD: Duration = Duration::from_secs(20);
+/// Bytes that are fetched before anybody has asked for so many.
+const AHEAD_BYTES: usize = 4 << 10;
 /// Completions taken at once.
 const BATCH: usize = 16;
 /// A connection that is idle for so long asks the peer's adapter for a sign of life. Adapters give up after 4 to 17 s.
@@ -34,13 +55,30 @@ const LINGER: Duration = Duration::from_secs(2);
 /// A connection that ends when it is dropped, unless its descriptor was taken.
 pub(super) struct RdmaConnection {
     stream: Arc<Stream>,
-    bridge: OnceLock<Option<Bridge>>,
+    passage: OnceLock<Option<Passage>>,
+}
+
+/// The end to hand over, of who connected or of who accepted. Without copies elsewhere the connection ends with it.
+enum Passage {
+    Bridge(Bridge),
+    Ferry(OwnedFd),
+}
+
+/// The side that this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Connecting,
+    /// The other one reads rings, or takes all bytes by messages.
+    Accepting {
+        reads: bool,
+    },
 }
 
 /// The connection itself, which its bridge has too.
 pub(super) struct Stream {
     endpoint: Endpoint,
     verbs: &'static super::verbs::Verbs,
+    side: Side,
     peer: String,
     /// Messages that the peer takes.
     theirs: Window,
@@ -61,6 +99,17 @@ struct State {
     credits: u32,
     /// Slots that were posted again and not told of.
     owed: u32,
+    /// Bytes of the stream to the peer: sent, and known to be taken there.
+    sent: u64,
+    peer_taken: u64,
+    /// Bytes of the stream from the peer: come, taken, and told to be.
+    arrived: u64,
+    taken: u64,
+    told: u64,
+    /// Bytes taken that the peer hears of at once; as many as a quarter of a ring.
+    told_at: u64,
+    /// The peer's rings.
+    reach: Option<Reach>,
     /// Bytes that have come.
     received: VecDeque<Received>,
     /// The peer has said that this is the end.
@@ -76,18 +125,30 @@ struct State {
     heard: Instant,
 }
 
-/// A slot with bytes that have not been read.
+/// Bytes that have not been read.
 #[derive(Clone, Copy)]
-struct Received {
-    slot: u32,
-    from: usize,
-    len: usize,
+enum Received {
+    /// In a slot.
+    Slot { slot: u32, from: usize, len: usize },
+    /// So many more, in the ring.
+    Ring { len: usize },
+}
+
+/// The next step of a sender.
+enum Step {
+    /// A message.
+    Message,
+    /// So many bytes into the peer's ring, at an address by a key.
+    Place { to: (u64, u32), len: usize },
+    /// The message that tells of them.
+    Tell,
 }
 
 impl RdmaConnection {
     pub(super) fn new(
         endpoint: Endpoint,
         verbs: &'static super::verbs::Verbs,
+        side: Side,
         theirs: Window,
         peer: String,
         probes: bool,
@@ -97,6 +158,13 @@ impl RdmaConnection {
             control: (0, 0),
             credits: theirs.slots,
             owed: 0,
+            sent: 0,
+            peer_taken: 0,
+            arrived: 0,
+            taken: 0,
+            told: 0,
+            told_at: u64::MAX,
+            reach: None,
             received: VecDeque::with_capacity(endpoint.window().slots as usize),
             ended: false,
             shut: false,
@@ -108,6 +176,7 @@ impl RdmaConnection {
         let stream = Stream {
             endpoint,
             verbs,
+            side,
             peer,
             theirs,
             probes,
@@ -118,7 +187,7 @@ impl RdmaConnection {
         };
         Ok(Self {
             stream: Arc::new(stream),
-            bridge: OnceLock::new(),
+            passage: OnceLock::new(),
         })
     }
 }
@@ -140,10 +209,10 @@ impl Stream {
 
     #[cold]
     fn lost(&self, state: &State) -> TransportError {
-        let reason = state.failed.clone();
+        let reason = state.failed.clone().filter(|reason| !reason.is_empty());
         TransportError::Lost {
             peer: self.peer.clone(),
-            reason: reason.unwrap_or_else(|| "the adapter says no more".into()),
+            reason: reason.unwrap_or_else(|| "it ended before all was fetched".into()),
         }
     }
 
@@ -177,6 +246,11 @@ impl Stream {
     }
 
     fn complete(&self, state: &mut State, completion: &WorkCompletion) {
+        let number = completion.wr_id & work::NUMBER;
+        let is_read = completion.wr_id & work::READ != 0;
+        if is_read && let Some(reach) = &mut state.reach {
+            reach.under_way -= 1;
+        }
         match completion.status {
             WC_SUCCESS => {}
             // Follows the failure itself, or the end of the connection.
@@ -189,13 +263,16 @@ impl Stream {
                 ));
             }
         }
-        let number = completion.wr_id & work::NUMBER;
         if completion.wr_id & work::RECEIVE != 0 {
             if let Err(reason) = self.receive(state, number as u32, completion.byte_len as usize) {
                 state.fail(reason);
             }
         } else if completion.wr_id & work::CONTROL != 0 {
             state.control.1 = number + 1;
+        } else if is_read {
+            if let Some(reach) = &mut state.reach {
+                reach.read = number;
+            }
         } else {
             state.data.1 = number + 1;
         }
@@ -210,21 +287,76 @@ impl Stream {
         };
         self.endpoint
             .read(self.endpoint.receive_at(slot), &mut header);
-        let [a, b, c, d, flags @ ..] = header;
-        let credits = u32::from_le_bytes([a, b, c, d]);
+        let (words, taken) = header.split_at(8);
+        let word = |at: usize| {
+            words[at..]
+                .first_chunk()
+                .map_or(0, |word| u32::from_le_bytes(*word))
+        };
+        let (credits, flags) = (word(0), word(4));
+        let taken = taken
+            .first_chunk()
+            .map_or(0, |taken| u64::from_le_bytes(*taken));
         state.credits = match state.credits.checked_add(credits) {
             Some(credits) if credits <= self.theirs.slots => credits,
             _ => return broken("more credits than it has slots"),
         };
-        state.ended |= u32::from_le_bytes(flags) & END != 0;
-        match payload {
-            0 => self.post_receive(slot),
-            len if state.received.len() < self.endpoint.window().slots as usize => {
-                let from = 0;
-                state.received.push_back(Received { slot, from, len });
-                Ok(())
+        if taken < state.peer_taken || taken > state.sent {
+            return broken("it has taken what was not sent");
+        }
+        state.peer_taken = taken;
+        state.ended |= flags & END != 0;
+        let received = match (flags & (GRANT | PLACED), payload) {
+            (GRANT, Grant::BYTES) => {
+                let mut grant = [0; Grant::BYTES];
+                self.endpoint
+                    .read(self.endpoint.receive_at(slot) + HEADER_BYTES, &mut grant);
+                return match self.take_grant(state, &grant) {
+                    Some(()) => self.post_receive(slot),
+                    None => broken("rings that cannot be"),
+                };
             }
-            _ => broken("more messages than it has credits"),
+            (PLACED, 4) => {
+                let mut len = [0; 4];
+                self.endpoint
+                    .read(self.endpoint.receive_at(slot) + HEADER_BYTES, &mut len);
+                let len = u32::from_le_bytes(len) as usize;
+                if len == 0 || len as u64 > self.ring_room(state) {
+                    return broken("more bytes in the ring than fit");
+                }
+                self.post_receive(slot)?;
+                Received::Ring { len }
+            }
+            (0, 0) => return self.post_receive(slot),
+            (0, len) => Received::Slot { slot, from: 0, len },
+            _ => return broken("a message of no kind"),
+        };
+        if state.received.len() >= self.endpoint.window().slots as usize {
+            return broken("more messages than it has credits");
+        }
+        state.arrived += received.len() as u64;
+        state.received.push_back(received);
+        Ok(())
+    }
+
+    fn take_grant(&self, state: &mut State, grant: &[u8; Grant::BYTES]) -> Option<()> {
+        let is_asked = self.side == Side::Connecting && state.reach.is_none();
+        let grant = Grant::decode(grant).filter(|_| is_asked)?;
+        let reach = Reach::new(grant, state.sent, state.arrived)?;
+        state.told_at = reach.down_capacity() / 4;
+        state.reach = Some(reach);
+        Some(())
+    }
+
+    /// Bytes that the peer may have placed beside those that have come.
+    fn ring_room(&self, state: &State) -> u64 {
+        let under_way = state.arrived - state.taken;
+        match (&state.reach, self.endpoint.stage().1) {
+            (Some(_), 0) => 0,
+            (Some(reach), _) => reach.down_capacity().saturating_sub(under_way),
+            // Of the rings of this side; who ferries looks at the ring itself.
+            (None, _) if state.told_at < u64::MAX => u64::from(u32::MAX),
+            (None, _) => 0,
         }
     }
 
@@ -233,15 +365,20 @@ impl Stream {
         posted.map_err(|error| format!("the adapter takes no more slots: {error}"))
     }
 
-    /// Tells the peer of slots that are free again, if there are enough.
+    /// Tells the peer of slots that are free again, and of bytes that were taken, if there are enough.
     fn return_credits(&self, state: &mut State) {
-        if state.owed >= self.endpoint.window().slots / 4 && !state.ended && !state.shut {
-            self.post_control(state, 0);
+        // A peer that has ended waits until what it has placed is fetched.
+        let last = state.ended && state.reach.is_some();
+        let most = if last { 1 } else { state.told_at };
+        let is_due =
+            state.owed >= self.endpoint.window().slots / 4 || state.taken - state.told >= most;
+        if is_due && !state.shut && (!state.ended || last) {
+            self.post_control(state, 0, &[]);
         }
     }
 
     /// Posts a message without data, if there is room for one.
-    fn post_control(&self, state: &mut State, flags: u32) {
+    fn post_control(&self, state: &mut State, flags: u32, body: &[u8]) {
         let (posted, completed) = state.control;
         // One slot is kept for the end.
         let most = CONTROL_SLOTS - u32::from(flags & END == 0);
@@ -250,9 +387,11 @@ impl Stream {
         }
         let at = self.endpoint.control_at(posted);
         self.write_header(state, at, flags);
+        self.endpoint.write(at + HEADER_BYTES, body);
+        let len = HEADER_BYTES + body.len();
         match self
             .endpoint
-            .post_send(work::CONTROL | posted, at, HEADER_BYTES, true)
+            .post_send(work::CONTROL | posted, at, len, true)
         {
             Ok(()) => state.control.0 += 1,
             Err(error) => state.fail(format!("the adapter takes no more messages: {error}")),
@@ -262,8 +401,10 @@ impl Stream {
     fn write_header(&self, state: &mut State, at: usize, flags: u32) {
         let mut header = [0; HEADER_BYTES];
         header[..4].copy_from_slice(&state.owed.to_le_bytes());
-        header[4..].copy_from_slice(&flags.to_le_bytes());
+        header[4..8].copy_from_slice(&flags.to_le_bytes());
+        header[8..].copy_from_slice(&state.taken.to_le_bytes());
         state.owed = 0;
+        state.told = state.taken;
         self.endpoint.write(at, &header);
     }
 
@@ -324,17 +465,18 @@ impl Stream {
                 continue;
             }
             state.watched = true;
-            state = self.sleep(state, left);
+            state = self.sleep(state, left, None);
             state.watched = false;
             self.changed.notify_all();
         }
     }
 
-    /// Sleeps until the adapter or another thread has something, for at most `left`.
+    /// Sleeps until the adapter, another thread, or `bell` has something, for at most `left`.
     fn sleep<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         left: Duration,
+        bell: Option<BorrowedFd<'_>>,
     ) -> MutexGuard<'a, State> {
         if let Err(error) = self.endpoint.arm() {
             state.fail(format!("the adapter gives no notice: {error}"));
@@ -347,18 +489,20 @@ impl Stream {
         let is_shut = state.shut;
         drop(state);
         let events = self.endpoint.events();
-        let mut watched = [
+        let mut watched = vec![
             PollFd::from_borrowed_fd(events.descriptor(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.endpoint.completions(), PollFlags::IN),
-            PollFd::new(&self.wake, PollFlags::IN),
         ];
+        watched.extend(bell.map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN)));
         // It stays readable once this side has ended, when what is left to wait for comes from the adapter.
-        let count = watched.len() - usize::from(is_shut);
+        if !is_shut {
+            watched.push(PollFd::new(&self.wake, PollFlags::IN));
+        }
         let timeout = Timespec {
             tv_sec: left.as_secs() as i64,
             tv_nsec: left.subsec_nanos().into(),
         };
-        let ready = poll(&mut watched[..count], Some(&timeout));
+        let ready = poll(&mut watched, Some(&timeout));
         let told = !watched[0].revents().is_empty();
         self.endpoint.disarm();
         let mut state = self.lock();
@@ -374,20 +518,90 @@ impl Stream {
         state
     }
 
-    /// Whether a message of data can go; in the error, why none ever can.
-    fn room(&self, state: &mut State) -> Result<bool, TransportError> {
+    /// In the error, why no more can be sent.
+    fn check_open(&self, state: &State) -> Result<(), TransportError> {
         if state.shut || state.ended {
             return Err(self.closed());
         }
-        if state.failed.is_some() {
-            return Err(self.lost(state));
+        match state.failed {
+            Some(_) => Err(self.lost(state)),
+            None => Ok(()),
         }
-        let (posted, completed) = state.data;
-        let slots = u64::from(self.endpoint.window().slots);
-        Ok(state.credits > 0 && posted - completed < slots)
     }
 
-    /// Fills the next slot by `fill`, which says how many bytes it placed, and posts it. There is room, and `sending` is held.
+    fn has_slot(&self, state: &State) -> bool {
+        let (posted, completed) = state.data;
+        posted - completed < u64::from(self.endpoint.window().slots)
+    }
+
+    /// Whether a message of data can go; in the error, why none ever can.
+    fn room(&self, state: &State) -> Result<bool, TransportError> {
+        self.check_open(state)?;
+        Ok(state.credits > 0 && self.has_slot(state))
+    }
+
+    /// What can be done next for a sender that has `left` bytes, can place `wanted` of them at once, and has placed `placed` that the
+    /// peer has not been told of.
+    fn step(
+        &self,
+        state: &State,
+        left: usize,
+        wanted: usize,
+        placed: usize,
+    ) -> Result<Option<Step>, TransportError> {
+        self.check_open(state)?;
+        let reach = match &state.reach {
+            _ if !self.has_slot(state) => return Ok(None),
+            Some(reach) if placed > 0 || left >= LEAST_BYTES => reach,
+            _ => return Ok((state.credits > 0).then_some(Step::Message)),
+        };
+        let (to, len) = reach.place(state.sent, state.peer_taken, wanted);
+        if placed < TOLD_BYTES && len > 0 {
+            return Ok(Some(Step::Place { to, len }));
+        }
+        Ok((placed > 0 && state.credits > 0).then_some(Step::Tell))
+    }
+
+    /// Whether the request of the next slot is to tell when it is done.
+    fn tells(&self, number: u64) -> bool {
+        (number + 1).is_multiple_of(u64::from(self.endpoint.window().slots / 4))
+    }
+
+    /// Posts a message with what is in the next slot behind its header: `len` bytes, of which `data` are the stream's. There is room, and
+    /// `sending` is held.
+    fn post_message(
+        &self,
+        flags: u32,
+        len: usize,
+        data: usize,
+        tells: bool,
+    ) -> Result<(), TransportError> {
+        let mut state = self.lock();
+        // It may have ended meanwhile.
+        self.room(&state)?;
+        let number = state.data.0;
+        let at = self.endpoint.send_at(number);
+        self.write_header(&mut state, at, flags);
+        let len = HEADER_BYTES + len;
+        let tells = tells || self.tells(number);
+        let posted = self.endpoint.post_send(number, at, len, tells);
+        self.posted(&mut state, posted)?;
+        state.credits -= 1;
+        state.sent += data as u64;
+        Ok(())
+    }
+
+    /// Notes that the next slot was posted.
+    fn posted(&self, state: &mut State, posted: io::Result<()>) -> Result<(), TransportError> {
+        if let Err(error) = posted {
+            state.fail(format!("the adapter takes no more messages: {error}"));
+            return Err(self.lost(state));
+        }
+        state.data.0 += 1;
+        Ok(())
+    }
+
+    /// Fills the next slot by `fill`, which is given where and how many bytes it may place and says how many it has, and posts it.
     fn post_data(&self, fill: impl FnOnce(usize, usize) -> usize) -> Result<usize, TransportError> {
         let number = self.lock().data.0;
         let at = self.endpoint.send_at(number);
@@ -397,50 +611,116 @@ impl Stream {
             .slot_bytes
             .min(self.theirs.slot_bytes) as usize;
         let len = fill(at + HEADER_BYTES, most - HEADER_BYTES);
-        let mut state = self.lock();
-        // It may have ended meanwhile.
-        self.room(&mut state)?;
-        self.write_header(&mut state, at, 0);
-        let tells = (number + 1).is_multiple_of(u64::from(self.endpoint.window().slots / 4));
-        if let Err(error) = self
-            .endpoint
-            .post_send(number, at, HEADER_BYTES + len, tells)
-        {
-            state.fail(format!("the adapter takes no more messages: {error}"));
-            return Err(self.lost(&state));
-        }
-        state.data.0 += 1;
-        state.credits -= 1;
+        self.post_message(0, len, len, false)?;
         Ok(len)
+    }
+
+    /// Posts the message that `len` bytes were placed in a ring; of these, `data` have not been counted. It tells when it is done, if it must.
+    fn post_placed(&self, len: usize, data: usize, tells: bool) -> Result<(), TransportError> {
+        let number = self.lock().data.0;
+        let bytes = (len as u32).to_le_bytes();
+        let at = self.endpoint.send_at(number) + HEADER_BYTES;
+        self.endpoint.write(at, &bytes);
+        self.post_message(PLACED, bytes.len(), data, tells)
+    }
+
+    /// As [`Self::post_data`], into the peer's ring.
+    fn place(
+        &self,
+        to: (u64, u32),
+        fill: impl FnOnce(usize) -> usize,
+    ) -> Result<usize, TransportError> {
+        let at = self.endpoint.send_at(self.lock().data.0);
+        let len = fill(at);
+        self.place_from(self.endpoint.own(at, len), to)?;
+        Ok(len)
+    }
+
+    /// Posts bytes of any registered memory into the peer's ring. It takes the next slot's turn.
+    fn place_from(&self, bytes: Piece, to: (u64, u32)) -> Result<(), TransportError> {
+        let mut state = self.lock();
+        self.check_open(&state)?;
+        let (number, len) = (state.data.0, bytes.length);
+        let posted = self
+            .endpoint
+            .post_write(number, bytes, self.tells(number), to);
+        self.posted(&mut state, posted)?;
+        state.sent += u64::from(len);
+        Ok(())
+    }
+
+    /// The registration of these bytes, where they are many enough, of memory that stays, and there are rings.
+    fn registered(&self, bytes: &[u8]) -> Option<Arc<Registered>> {
+        if bytes.len() < LEAST_BYTES || self.lock().reach.is_none() {
+            return None;
+        }
+        self.endpoint.registered(bytes.as_ptr(), bytes.len())
     }
 
     pub(super) fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), TransportError> {
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left: usize = parts.iter().map(|part| part.len()).sum();
-        let (mut part, mut gone) = (0, 0);
-        while left > 0 {
-            let room = |state: &mut State| match self.room(state) {
-                Ok(true) => Some(Ok(())),
-                Ok(false) => None,
-                Err(error) => Some(Err(error)),
+        let registered: Vec<_> = parts.iter().map(|part| self.registered(part)).collect();
+        let mut left = Left {
+            parts,
+            part: 0,
+            gone: 0,
+            bytes: parts.iter().map(|part| part.len()).sum(),
+        };
+        let slot_bytes = self.endpoint.window().slot_bytes as usize;
+        let (mut placed, mut is_straight) = (0, false);
+        // Requests that are done before the program's memory is its own again.
+        let mut last = 0;
+        while left.bytes > 0 || placed > 0 {
+            let rest = left.rest();
+            let straight = registered
+                .get(left.part)
+                .and_then(Option::as_deref)
+                .filter(|_| rest.len() >= LEAST_BYTES);
+            let wanted = match straight {
+                Some(_) => rest.len().min(STRAIGHT_BYTES),
+                None => left.bytes.min(slot_bytes),
             };
-            self.wait(None, room).unwrap_or(Ok(()))?;
-            left -= self.post_data(|at, most| {
-                let mut filled = 0;
-                while filled < most && part < parts.len() {
-                    let rest = &parts[part][gone..];
-                    let now = rest.len().min(most - filled);
-                    self.endpoint.write(at + filled, &rest[..now]);
-                    filled += now;
-                    gone += now;
-                    if gone == parts[part].len() {
-                        (part, gone) = (part + 1, 0);
-                    }
+            let step = |state: &mut State| self.step(state, left.bytes, wanted, placed).transpose();
+            match (self.wait(None, step), straight) {
+                (None, _) => {}
+                (Some(Err(error)), _) => return Err(error),
+                (Some(Ok(Step::Message)), _) => {
+                    self.post_data(|at, most| left.copy(&self.endpoint, at, most))?;
                 }
-                filled
-            })?;
+                (Some(Ok(Step::Place { to, len })), None) => {
+                    placed += self.place(to, |at| left.copy(&self.endpoint, at, len))?;
+                }
+                (Some(Ok(Step::Place { to, len })), Some(registered)) => {
+                    self.place_from(registered.piece(rest.as_ptr(), len), to)?;
+                    left.skip(len);
+                    placed += len;
+                    is_straight = true;
+                }
+                (Some(Ok(Step::Tell)), _) => {
+                    self.post_placed(placed, 0, is_straight)?;
+                    if is_straight {
+                        last = self.lock().data.0;
+                    }
+                    (placed, is_straight) = (0, false);
+                }
+            }
         }
-        Ok(())
+        match last {
+            0 => Ok(()),
+            requests => self.wait_done(requests),
+        }
+    }
+
+    /// Waits until the adapter is done with so many requests, of which the last is one that tells.
+    fn wait_done(&self, requests: u64) -> Result<(), TransportError> {
+        let done = |state: &mut State| {
+            let is_done = state.data.1 >= requests;
+            (is_done || state.shut || state.failed.is_some()).then_some(is_done)
+        };
+        match self.wait(None, done) {
+            Some(false) => self.check_open(&self.lock()),
+            _ => Ok(()),
+        }
     }
 
     fn try_send(&self, bytes: &[u8]) -> Result<usize, TransportError> {
@@ -453,7 +733,7 @@ impl Stream {
             let mut state = self.lock();
             self.progress(&mut state);
             self.look(&mut state);
-            match self.room(&mut state) {
+            match self.room(&state) {
                 Ok(true) => drop(state),
                 Ok(false) => break,
                 // Bytes that were taken are told of first.
@@ -469,39 +749,185 @@ impl Stream {
         Ok(sent)
     }
 
-    /// Whether `recv` would not wait.
-    fn is_readable(&self, state: &mut State) -> Option<()> {
-        (!state.received.is_empty() || state.is_over()).then_some(())
+    /// Asks for what comes next of a peer's ring, for a reader that wants `wanted` bytes.
+    fn fetch(&self, state: &mut State, wanted: usize) {
+        let (Some(Received::Ring { len }), Some(reach)) =
+            (state.received.front(), &mut state.reach)
+        else {
+            return;
+        };
+        let (stage, stage_bytes) = self.endpoint.stage();
+        let taken = state.taken;
+        // What came before this stretch came by messages.
+        reach.asked = reach.asked.max(taken);
+        reach.read = reach.read.max(taken);
+        let end = taken + wanted.max(AHEAD_BYTES).min(*len).min(stage_bytes) as u64;
+        while reach.asked < end && reach.under_way < READS && state.failed.is_none() {
+            let to = reach.asked as usize & (stage_bytes - 1);
+            let wanted = ((end - reach.asked) as usize)
+                .min(READ_BYTES)
+                .min(stage_bytes - to);
+            let (from, len) = reach.source(reach.asked, wanted);
+            let into = self.endpoint.own(stage + to, len);
+            let number = work::READ | (reach.asked + len as u64);
+            if let Err(error) = self.endpoint.post_read(number, into, from) {
+                state.failed.get_or_insert(no_reads(&error));
+                break;
+            }
+            reach.asked += len as u64;
+            reach.under_way += 1;
+        }
     }
 
-    /// Takes bytes that are there; `Some(0)` at the end.
-    fn take(&self, buffer: &mut [u8]) -> Result<Option<usize>, TransportError> {
+    /// Reads what comes next of a peer's ring straight into memory that is registered; `None` where that is not what comes next. Returns when
+    /// the adapter writes there no more.
+    fn read_straight(
+        &self,
+        registered: &Registered,
+        buffer: &mut [u8],
+    ) -> Result<Option<usize>, TransportError> {
+        let asked = {
+            let state = &mut *self.lock();
+            let taken = state.taken;
+            let (Some(&Received::Ring { len }), Some(reach)) =
+                (state.received.front(), &mut state.reach)
+            else {
+                return Ok(None);
+            };
+            if reach.asked > taken || reach.under_way > 0 {
+                return Ok(None);
+            }
+            let wanted = len.min(buffer.len());
+            let mut asked = 0;
+            while asked < wanted && reach.under_way < READS {
+                let most = (wanted - asked).min(STRAIGHT_BYTES);
+                let (from, len) = reach.source(taken + asked as u64, most);
+                let into = registered.piece(buffer[asked..].as_ptr(), len);
+                let number = work::READ | (taken + (asked + len) as u64);
+                if let Err(error) = self.endpoint.post_read(number, into, from) {
+                    state.failed.get_or_insert(no_reads(&error));
+                    break;
+                }
+                asked += len;
+                reach.under_way += 1;
+            }
+            asked
+        };
+        let deadline = Instant::now() + FLUSH_PERIOD;
+        let all_done = |state: &mut State| {
+            let done = state
+                .reach
+                .as_ref()
+                .is_none_or(|reach| reach.under_way == 0);
+            // One whose adapter was taken away tells nothing any more.
+            let is_lost = state.failed.is_some() && Instant::now() >= deadline;
+            (done || is_lost).then_some(())
+        };
+        while self
+            .wait(Some(Instant::now() + FLUSH_PERIOD), all_done)
+            .is_none()
+        {}
+        let mut state = self.lock();
+        let read = state.reach.as_ref().map_or(0, |reach| reach.read);
+        let read = asked.min(read.saturating_sub(state.taken) as usize);
+        if read == 0 {
+            return Err(self.lost(&state));
+        }
+        state.taken += read as u64;
+        let taken = state.taken;
+        if let Some(reach) = &mut state.reach {
+            reach.asked = taken;
+        }
+        self.consume(&mut state, read);
+        self.return_credits(&mut state);
+        Ok(Some(read))
+    }
+
+    /// Bytes of a ring that are in the stage, and where: all those that lie there side by side.
+    fn staged(&self, state: &State) -> Option<(usize, usize)> {
+        let (stage, stage_bytes) = self.endpoint.stage();
+        let reach = state.reach.as_ref()?;
+        let at = state.taken as usize & (stage_bytes - 1);
+        let len = reach.read.saturating_sub(state.taken) as usize;
+        (len > 0).then_some((stage + at, len.min(stage_bytes - at)))
+    }
+
+    /// Whether a `recv` of so many bytes would not wait.
+    fn is_readable(&self, state: &mut State, wanted: usize) -> Option<()> {
+        let is_there = match state.received.front() {
+            None => false,
+            Some(Received::Slot { .. }) => true,
+            Some(Received::Ring { .. }) => {
+                self.fetch(state, wanted);
+                self.staged(state).is_some()
+            }
+        };
+        let is_over = state.shut || state.failed.is_some();
+        (is_there || is_over || (state.ended && state.received.is_empty())).then_some(())
+    }
+
+    /// Takes bytes that are there; with `ahead` asks for more of a peer's ring. `Some(0)` is the end.
+    fn take(&self, buffer: &mut [u8], ahead: bool) -> Result<Option<usize>, TransportError> {
         let mut filled = 0;
         let mut state = self.lock();
-        while let Some(received) = state.received.pop_front() {
+        while filled < buffer.len()
+            && let Some(received) = state.received.front().copied()
+        {
+            let wanted = buffer.len() - filled;
+            let (at, now) = match received {
+                Received::Slot { slot, from, len } => {
+                    let at = self.endpoint.receive_at(slot) + HEADER_BYTES + from;
+                    (at, (len - from).min(wanted))
+                }
+                Received::Ring { .. } => {
+                    if ahead {
+                        self.fetch(&mut state, wanted);
+                    }
+                    match self.staged(&state) {
+                        Some((at, len)) => (at, len.min(wanted)),
+                        None => break,
+                    }
+                }
+            };
+            // One thread at a time receives.
             drop(state);
-            let Received { slot, from, len } = received;
-            let now = (len - from).min(buffer.len() - filled);
-            let at = self.endpoint.receive_at(slot) + HEADER_BYTES + from;
             self.endpoint.read(at, &mut buffer[filled..filled + now]);
             filled += now;
             state = self.lock();
-            if from + now < len {
-                let from = from + now;
-                state.received.push_front(Received { slot, from, len });
-                break;
-            }
-            state.owed += 1;
-            if let Err(reason) = self.post_receive(slot) {
-                state.fail(reason);
-            }
+            state.taken += now as u64;
+            self.consume(&mut state, now);
             self.return_credits(&mut state);
         }
         match filled {
-            0 if state.ended || state.shut => Ok(Some(0)),
+            0 if state.shut || (state.ended && state.received.is_empty()) => Ok(Some(0)),
             0 if state.failed.is_some() => Err(self.lost(&state)),
             0 => Ok(None),
             filled => Ok(Some(filled)),
+        }
+    }
+
+    /// Notes that so many bytes of the first stretch that has come are not needed any more.
+    fn consume(&self, state: &mut State, now: usize) {
+        let Some(received) = state.received.pop_front() else {
+            return;
+        };
+        let slot = match received {
+            Received::Slot { slot, from, len } if from + now < len => {
+                let from = from + now;
+                return state
+                    .received
+                    .push_front(Received::Slot { slot, from, len });
+            }
+            Received::Ring { len } if now < len => {
+                let len = len - now;
+                return state.received.push_front(Received::Ring { len });
+            }
+            Received::Slot { slot, .. } => Some(slot),
+            Received::Ring { .. } => None,
+        };
+        state.owed += 1;
+        if let Some(Err(reason)) = slot.map(|slot| self.post_receive(slot)) {
+            state.fail(reason);
         }
     }
 
@@ -509,9 +935,17 @@ impl Stream {
         if buffer.is_empty() {
             return Ok(0);
         }
+        let registered = self.registered(buffer);
         loop {
-            self.wait(None, |state| self.is_readable(state));
-            if let Some(received) = self.take(buffer)? {
+            if let Some(registered) = &registered
+                && let Some(received) = self.read_straight(registered, buffer)?
+            {
+                return Ok(received);
+            }
+            let is_straight = registered.is_some();
+            let wanted = if is_straight { 0 } else { buffer.len() };
+            self.wait(None, |state| self.is_readable(state, wanted));
+            if let Some(received) = self.take(buffer, !is_straight)? {
                 return Ok(received);
             }
         }
@@ -522,12 +956,12 @@ impl Stream {
             return Ok(Some(0));
         }
         let mut state = self.lock();
-        if state.received.is_empty() {
+        if !matches!(state.received.front(), Some(Received::Slot { .. })) {
             self.progress(&mut state);
             self.look(&mut state);
         }
         drop(state);
-        self.take(buffer)
+        self.take(buffer, true)
     }
 
     pub(super) fn shutdown(&self) {
@@ -537,12 +971,66 @@ impl Stream {
             state.received.clear();
             self.progress(&mut state);
             if !state.ended {
-                self.post_control(&mut state, END);
+                self.post_control(&mut state, END, &[]);
             }
         }
         drop(state);
         self.changed.notify_all();
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// What a sender has left to send.
+struct Left<'a> {
+    parts: &'a [IoSlice<'a>],
+    /// The first part of which some is left, and what of it has gone.
+    part: usize,
+    gone: usize,
+    bytes: usize,
+}
+
+impl<'a> Left<'a> {
+    /// What is left of the first part.
+    fn rest(&mut self) -> &'a [u8] {
+        while let Some(part) = self.parts.get(self.part) {
+            if self.gone < part.len() {
+                return &part[self.gone..];
+            }
+            (self.part, self.gone) = (self.part + 1, 0);
+        }
+        &[]
+    }
+
+    fn skip(&mut self, len: usize) {
+        self.gone += len;
+        self.bytes -= len;
+    }
+
+    /// Copies up to `most` bytes to a slot, and says how many.
+    fn copy(&mut self, endpoint: &Endpoint, at: usize, most: usize) -> usize {
+        let mut filled = 0;
+        while filled < most && self.bytes > 0 {
+            let rest = self.rest();
+            let now = rest.len().min(most - filled);
+            endpoint.write(at + filled, &rest[..now]);
+            filled += now;
+            self.skip(now);
+        }
+        filled
+    }
+}
+
+fn no_reads(error: &io::Error) -> String {
+    format!("the adapter takes no more reads: {error}")
+}
+
+impl Received {
+    /// Bytes of the stream that it still has.
+    fn len(&self) -> usize {
+        match self {
+            Self::Slot { from, len, .. } => len - from,
+            Self::Ring { len } => *len,
+        }
     }
 }
 
@@ -601,7 +1089,7 @@ impl Connection for RdmaConnection {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let readable = self
             .stream
-            .wait(deadline, |state| self.stream.is_readable(state));
+            .wait(deadline, |state| self.stream.is_readable(state, 0));
         Ok(readable.is_some())
     }
 
@@ -614,13 +1102,18 @@ impl Connection for RdmaConnection {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let start = || match Bridge::start(&self.stream) {
-            Ok(bridge) => Some(bridge),
-            Err(error) => {
-                log::warn!("{}: {error}", self.stream.peer);
-                None
-            }
+        let start = || match self.stream.side {
+            Side::Connecting => Bridge::start(&self.stream).map(Passage::Bridge),
+            Side::Accepting { reads } => Ferry::start(&self.stream, reads).map(Passage::Ferry),
         };
-        Some(self.bridge.get_or_init(start).as_ref()?.descriptor())
+        let start = || {
+            start()
+                .inspect_err(|error| log::warn!("{}: {error}", self.stream.peer))
+                .ok()
+        };
+        match self.passage.get_or_init(start).as_ref()? {
+            Passage::Bridge(bridge) => Some(bridge.descriptor()),
+            Passage::Ferry(passport) => Some(passport.as_fd()),
+        }
     }
 }

@@ -1,24 +1,28 @@
 //! The objects of one connection: identifier, queue pair, completion queue and registered memory, freed together.
 //!
-//! Memory is registered without remote rights: a peer reaches it only by messages, in slots that were posted for them.
+//! Its memory is registered without remote rights: a peer reaches it only by messages, in slots that were posted for them. Rings that a
+//! peer is to write or read are registered apart ([`Endpoint::lend`]).
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use rustix::process::{Resource, getrlimit};
 
 use super::verbs::{self, Verbs, WorkCompletion};
+use crate::pinned;
 use crate::shared_memory::SharedMemory;
 
 /// Messages beside data that a side may have under way: credits, the end, and probes.
 pub(super) const CONTROL_SLOTS: u32 = 8;
 /// Bytes before the payload of a message.
-pub(super) const HEADER_BYTES: usize = 8;
+pub(super) const HEADER_BYTES: usize = 16;
+/// Reads of a peer's ring that may be under way.
+pub(super) const READS: u32 = 8;
 /// Messages up to this size go with the request itself, if the adapter can.
 const INLINE_BYTES: u32 = 256;
 /// Apart, so that a control message does not share a cache line with another.
@@ -117,7 +121,7 @@ impl Drop for Events {
 pub(super) struct Endpoint {
     verbs: &'static Verbs,
     id: NonNull<verbs::CmId>,
-    domain: *mut std::ffi::c_void,
+    domain: Option<Arc<Domain>>,
     channel: *mut verbs::CompletionChannel,
     queue: *mut verbs::Cq,
     pair: *mut verbs::Qp,
@@ -126,7 +130,111 @@ pub(super) struct Endpoint {
     lkey: u32,
     inline_bytes: usize,
     window: Window,
+    /// Bytes behind the slots that reads of a peer's ring go to.
+    stage_bytes: usize,
+    lent: Mutex<Vec<Lent>>,
     events: Arc<Events>,
+}
+
+/// Registrations and queue pairs belong to a domain, and go together only within it.
+struct Domain {
+    verbs: &'static Verbs,
+    raw: NonNull<c_void>,
+}
+
+// SAFETY: verbs may be called from any thread.
+unsafe impl Send for Domain {}
+// SAFETY: as above.
+unsafe impl Sync for Domain {}
+
+/// The domains that connections of this process share, by the device's context.
+static SHARED: Mutex<Vec<(usize, Weak<Domain>)>> = Mutex::new(Vec::new());
+
+impl Domain {
+    fn new(verbs: &'static Verbs, context: *mut verbs::Context) -> io::Result<Self> {
+        // SAFETY: an identifier has its device, whose context the library keeps open.
+        let raw = made(unsafe { (verbs.ibv_alloc_pd)(context) })?;
+        let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { verbs, raw })
+    }
+
+    fn shared(verbs: &'static Verbs, context: *mut verbs::Context) -> io::Result<Arc<Self>> {
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.retain(|(_, domain)| domain.strong_count() > 0);
+        let known = shared.iter().find(|(known, _)| *known == context.addr());
+        if let Some(domain) = known.and_then(|(_, domain)| domain.upgrade()) {
+            return Ok(domain);
+        }
+        let domain = Arc::new(Self::new(verbs, context)?);
+        shared.push((context.addr(), Arc::downgrade(&domain)));
+        Ok(domain)
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        // SAFETY: nothing of the domain is left.
+        unsafe { (self.verbs.ibv_dealloc_pd)(self.raw.as_ptr()) };
+    }
+}
+
+/// Memory of the program that is registered for local use.
+pub(super) struct Registered {
+    verbs: &'static Verbs,
+    domain: Arc<Domain>,
+    /// `None` where the adapter did not take it.
+    region: Option<NonNull<verbs::Mr>>,
+}
+
+// SAFETY: verbs may be called from any thread.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
+
+impl Registered {
+    fn new(verbs: &'static Verbs, domain: Arc<Domain>, start: usize, len: usize) -> Self {
+        let address = ptr::with_exposed_provenance_mut(start);
+        // SAFETY: the program has pinned the range, so that its pages stay until it is withdrawn; only local rights are given.
+        let region = unsafe {
+            (verbs.ibv_reg_mr)(domain.raw.as_ptr(), address, len, verbs::ACCESS_LOCAL_WRITE)
+        };
+        if region.is_null() {
+            let error = explain_limit(len, io::Error::last_os_error());
+            log::debug!("pinned memory at {start:#x} is copied: {error}");
+        }
+        Self {
+            verbs,
+            domain,
+            region: NonNull::new(region),
+        }
+    }
+
+    /// Bytes of it.
+    pub(super) fn piece(&self, bytes: *const u8, len: usize) -> verbs::Piece {
+        verbs::Piece {
+            address: bytes.expose_provenance() as u64,
+            length: len as u32,
+            // SAFETY: the region lives as long as this value.
+            lkey: self
+                .region
+                .map_or(0, |region| unsafe { region.as_ref() }.lkey),
+        }
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some(region) = self.region {
+            // SAFETY: whoever posts a request that names it holds this value until the request is done.
+            unsafe { (self.verbs.ibv_dereg_mr)(region.as_ptr()) };
+        }
+    }
+}
+
+/// Memory that the peer has rights to.
+struct Lent {
+    region: *mut verbs::Mr,
+    _memory: Arc<SharedMemory>,
 }
 
 // SAFETY: verbs may be called from any thread. Which thread has which slot of the memory is the connection's to say.
@@ -140,7 +248,7 @@ impl Endpoint {
         Self {
             verbs,
             id,
-            domain: ptr::null_mut(),
+            domain: None,
             channel: ptr::null_mut(),
             queue: ptr::null_mut(),
             pair: ptr::null_mut(),
@@ -152,6 +260,8 @@ impl Endpoint {
                 slots: 0,
                 slot_bytes: 0,
             },
+            stage_bytes: 0,
+            lent: Mutex::default(),
             events,
         }
     }
@@ -185,18 +295,32 @@ impl Endpoint {
         self.id.as_ptr()
     }
 
-    /// Makes all that is needed to connect or accept, and posts what receives messages. An address is resolved or was asked for.
-    pub(super) fn prepare(&mut self, window: Window) -> io::Result<()> {
-        self.window = window;
+    /// Whether reads of a peer's memory need no rights to memory of this side. An address is resolved or was asked for.
+    pub(super) fn reads_safely(&self) -> bool {
         // SAFETY: the identifier is alive.
         let context = unsafe { self.id.as_ref() }.verbs;
-        // SAFETY: the identifier has its device, whose context the library keeps open.
-        self.domain = made(unsafe { (self.verbs.ibv_alloc_pd)(context) })?;
+        // SAFETY: it has its device, whose context the library keeps open.
+        let device = unsafe { (*context).device };
+        // SAFETY: a context has its device for as long as it is open.
+        unsafe { (*device).transport_type != verbs::TRANSPORT_IWARP }
+    }
+
+    /// Makes all that is needed to connect or accept, and posts what receives messages. An address is resolved or was asked for.
+    pub(super) fn prepare(&mut self, window: Window, stage_bytes: usize) -> io::Result<()> {
+        self.window = window;
+        self.stage_bytes = stage_bytes;
+        // SAFETY: the identifier is alive.
+        let context = unsafe { self.id.as_ref() }.verbs;
+        // A peer has no rights in a domain of a side that reads, so that all of them can be one, and memory is registered once.
+        self.domain = Some(match stage_bytes {
+            0 => Arc::new(Domain::new(self.verbs, context)?),
+            _ => Domain::shared(self.verbs, context)?,
+        });
         // SAFETY: as above.
         self.channel = made(unsafe { (self.verbs.ibv_create_comp_channel)(context) })?;
         set_nonblocking(self.completions())?;
         let requests = window.slots + CONTROL_SLOTS;
-        let both = c_int::try_from(2 * requests).unwrap_or(c_int::MAX);
+        let both = c_int::try_from(2 * requests + READS).unwrap_or(c_int::MAX);
         // SAFETY: context and channel are alive.
         self.queue = made(unsafe {
             (self.verbs.ibv_create_cq)(context, both, ptr::null_mut(), self.channel, 0)
@@ -215,7 +339,7 @@ impl Endpoint {
                 send_cq: self.queue,
                 recv_cq: self.queue,
                 srq: ptr::null_mut(),
-                max_send_wr: requests,
+                max_send_wr: requests + READS,
                 max_recv_wr: requests,
                 max_send_sge: 1,
                 max_recv_sge: 1,
@@ -225,7 +349,7 @@ impl Endpoint {
             };
             // SAFETY: identifier, domain and queue are alive and of one device; the attributes are read and written within the call.
             result = done(unsafe {
-                (self.verbs.rdma_create_qp)(self.id.as_ptr(), self.domain, &mut attributes)
+                (self.verbs.rdma_create_qp)(self.id.as_ptr(), self.raw_domain(), &mut attributes)
             });
             if result.is_ok() {
                 // SAFETY: the identifier is alive.
@@ -237,19 +361,65 @@ impl Endpoint {
         result
     }
 
+    fn raw_domain(&self) -> *mut c_void {
+        let domain = self.domain.as_ref();
+        domain.map_or(ptr::null_mut(), |domain| domain.raw.as_ptr())
+    }
+
+    /// The registration of memory that stays ([`pinned`]), made when it is first asked for; `None` where these bytes are no such
+    /// memory, or the adapter takes no more.
+    pub(super) fn registered(&self, bytes: *const u8, len: usize) -> Option<Arc<Registered>> {
+        let domain = self.domain.as_ref()?;
+        let range = pinned::find(bytes.addr(), len)?;
+        let registered = range.made(
+            |made: &Registered| Arc::ptr_eq(&made.domain, domain),
+            |start, len| Registered::new(self.verbs, Arc::clone(domain), start, len),
+        );
+        registered.region.is_some().then_some(registered)
+    }
+
     fn register(&mut self) -> io::Result<()> {
         let slots = (self.window.slots * 2 + CONTROL_SLOTS) as usize;
-        let len = slots * self.window.slot_bytes as usize + CONTROL_SLOTS as usize * CONTROL_STRIDE;
+        let slots_len = slots * self.window.slot_bytes as usize;
+        let len = slots_len + CONTROL_SLOTS as usize * CONTROL_STRIDE + self.stage_bytes;
         let memory = SharedMemory::allocate("towline-rdma", len)?;
         let start = memory.start().as_ptr().cast();
         // SAFETY: the memory is mapped, and stays so until the region is gone; only local rights are given.
-        let region =
-            unsafe { (self.verbs.ibv_reg_mr)(self.domain, start, len, verbs::ACCESS_LOCAL_WRITE) };
+        let region = unsafe {
+            (self.verbs.ibv_reg_mr)(self.raw_domain(), start, len, verbs::ACCESS_LOCAL_WRITE)
+        };
         self.region = made(region).map_err(|error| explain_limit(len, error))?;
         // SAFETY: the region has just been made.
         self.lkey = unsafe { (*self.region).lkey };
         self.memory = Some(memory);
         Ok(())
+    }
+
+    /// Registers part of `memory` with rights for the peer, for as long as this value lives, and gives the key.
+    pub(super) fn lend(
+        &self,
+        memory: Arc<SharedMemory>,
+        bytes: NonNull<[u8]>,
+        access: c_int,
+    ) -> io::Result<u32> {
+        // SAFETY: the bytes are of the memory, which is kept mapped until the region is gone. What a peer writes there is read as the
+        // bytes of a ring, which take any value at any time.
+        let region = unsafe {
+            (self.verbs.ibv_reg_mr)(
+                self.raw_domain(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                access,
+            )
+        };
+        let region = made(region).map_err(|error| explain_limit(bytes.len(), error))?;
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.push(Lent {
+            region,
+            _memory: memory,
+        });
+        // SAFETY: the region has just been made.
+        Ok(unsafe { (*region).rkey })
     }
 
     /// Moves the identifier to a channel of its own.
@@ -324,44 +494,70 @@ impl Endpoint {
         len: usize,
         tells: bool,
     ) -> io::Result<()> {
-        let mut piece = verbs::Piece {
-            address: self.address(offset),
-            length: len as u32,
-            lkey: self.lkey,
-        };
-        let when = |condition, flag| if condition { flag } else { 0 };
-        let flags =
-            when(len <= self.inline_bytes, verbs::SEND_INLINE) | when(tells, verbs::SEND_SIGNALED);
-        self.post(work, verbs::WR_SEND, flags, Some(&mut piece))
+        let bytes = self.own(offset, len);
+        self.post(work, verbs::WR_SEND, tells, Some(bytes), (0, 0))
+    }
+
+    /// Writes bytes to an address of the peer, by its key. As for [`Self::post_send`].
+    pub(super) fn post_write(
+        &self,
+        work: u64,
+        bytes: verbs::Piece,
+        tells: bool,
+        to: (u64, u32),
+    ) -> io::Result<()> {
+        self.post(work, verbs::WR_RDMA_WRITE, tells, Some(bytes), to)
+    }
+
+    /// Reads what lies at an address of the peer, by its key.
+    pub(super) fn post_read(
+        &self,
+        work: u64,
+        into: verbs::Piece,
+        from: (u64, u32),
+    ) -> io::Result<()> {
+        self.post(work, verbs::WR_RDMA_READ, true, Some(into), from)
     }
 
     /// Writes nothing to nowhere: the peer's adapter answers, if it is there.
     pub(super) fn post_probe(&self, work: u64) -> io::Result<()> {
-        self.post(work, verbs::WR_RDMA_WRITE, verbs::SEND_SIGNALED, None)
+        self.post(work, verbs::WR_RDMA_WRITE, true, None, (0, 0))
     }
 
     fn post(
         &self,
         work: u64,
         opcode: c_int,
-        send_flags: u32,
-        piece: Option<&mut verbs::Piece>,
+        tells: bool,
+        mut piece: Option<verbs::Piece>,
+        (remote_address, remote_key): (u64, u32),
     ) -> io::Result<()> {
-        let piece_count = piece.is_some().into();
+        let when = |condition, flag| if condition { flag } else { 0 };
+        let len = piece.as_ref().map_or(0, |piece| piece.length as usize);
+        let takes_along = opcode != verbs::WR_RDMA_READ && (1..=self.inline_bytes).contains(&len);
         let mut request = verbs::SendRequest {
             wr_id: work,
             next: ptr::null_mut(),
-            pieces: piece.map_or(ptr::null_mut(), ptr::from_mut),
-            piece_count,
+            piece_count: piece.is_some().into(),
+            pieces: piece.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
             opcode,
-            send_flags,
+            send_flags: when(takes_along, verbs::SEND_INLINE) | when(tells, verbs::SEND_SIGNALED),
             immediate: 0,
-            remote_address: 0,
-            remote_key: 0,
+            remote_address,
+            remote_key,
             _other_opcodes: [0; 9],
         };
-        // SAFETY: the bytes are within the region, and their slot is left alone until the completion.
+        // SAFETY: the bytes are within a region, and are left alone until the completion.
         refused(unsafe { verbs::post_send(self.pair, &mut request) })
+    }
+
+    /// Bytes of this connection's own memory.
+    pub(super) fn own(&self, offset: usize, len: usize) -> verbs::Piece {
+        verbs::Piece {
+            address: self.place(offset, len).expose_provenance() as u64,
+            length: len as u32,
+            lkey: self.lkey,
+        }
     }
 
     /// Offset of the bytes that a receive slot holds.
@@ -380,6 +576,24 @@ impl Endpoint {
     pub(super) fn control_at(&self, number: u64) -> usize {
         let first = self.receive_at(self.window.slots * 2 + CONTROL_SLOTS);
         first + (number % u64::from(CONTROL_SLOTS)) as usize * CONTROL_STRIDE
+    }
+
+    /// Offset of the stage, and its size.
+    pub(super) fn stage(&self) -> (usize, usize) {
+        let control_len = CONTROL_SLOTS as usize * CONTROL_STRIDE;
+        (self.control_at(0) + control_len, self.stage_bytes)
+    }
+
+    /// Has bytes written into a slot that the caller has.
+    pub(super) fn fill(&self, offset: usize, len: usize, write: impl FnOnce(&mut [u8])) {
+        // SAFETY: the place is within the mapping, all of which is initialised, and only the caller uses its slot.
+        write(unsafe { std::slice::from_raw_parts_mut(self.place(offset, len), len) });
+    }
+
+    /// Has the bytes of a slot read that the caller has.
+    pub(super) fn look<T>(&self, offset: usize, len: usize, read: impl FnOnce(&[u8]) -> T) -> T {
+        // SAFETY: as for `fill`; the adapter writes to posted slots only.
+        read(unsafe { std::slice::from_raw_parts(self.place(offset, len), len) })
     }
 
     /// Copies bytes into a slot that the caller has.
@@ -450,14 +664,17 @@ impl Drop for Endpoint {
             // SAFETY: no queue is left.
             unsafe { (self.verbs.ibv_destroy_comp_channel)(self.channel) };
         }
+        let lent = self.lent.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for lent in lent.drain(..) {
+            // SAFETY: without a queue pair no peer reaches it; its memory is unmapped afterwards.
+            unsafe { (self.verbs.ibv_dereg_mr)(lent.region) };
+        }
         if !self.region.is_null() {
             // SAFETY: no request is left that names it.
             unsafe { (self.verbs.ibv_dereg_mr)(self.region) };
         }
-        if !self.domain.is_null() {
-            // SAFETY: nothing of the domain is left.
-            unsafe { (self.verbs.ibv_dealloc_pd)(self.domain) };
-        }
+        // Behind what was made of it, and before the identifier, whose device it is of.
+        self.domain = None;
         // SAFETY: every event of it was acknowledged, and its channel is alive.
         unsafe { (self.verbs.rdma_destroy_id)(self.id.as_ptr()) };
     }
@@ -467,7 +684,8 @@ impl Drop for Endpoint {
 pub(super) mod work {
     pub(crate) const RECEIVE: u64 = 1 << 62;
     pub(crate) const CONTROL: u64 = 1 << 61;
-    pub(crate) const NUMBER: u64 = CONTROL - 1;
+    pub(crate) const READ: u64 = 1 << 60;
+    pub(crate) const NUMBER: u64 = READ - 1;
 }
 
 /// The outcome of a function that sets `errno`.

@@ -9,10 +9,16 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 pub(super) const PS_TCP: c_int = 0x0106;
+/// As many reads under way as the device can.
+pub(super) const MOST_READS: u8 = 0xff;
 pub(super) const QPT_RC: c_int = 2;
 pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
+pub(super) const ACCESS_REMOTE_WRITE: c_int = 2;
+pub(super) const ACCESS_REMOTE_READ: c_int = 4;
+pub(super) const TRANSPORT_IWARP: c_int = 1;
 pub(super) const WR_RDMA_WRITE: c_int = 0;
 pub(super) const WR_SEND: c_int = 2;
+pub(super) const WR_RDMA_READ: c_int = 4;
 pub(super) const SEND_SIGNALED: u32 = 2;
 pub(super) const SEND_INLINE: u32 = 8;
 pub(super) const WC_SUCCESS: c_int = 0;
@@ -36,7 +42,7 @@ pub(super) mod event {
 /// Of `struct ibv_context` the part that every version has: the table of the provider's functions.
 #[repr(C)]
 pub(super) struct Context {
-    _device: *mut c_void,
+    pub(super) device: *mut Device,
     _before_poll: [*mut c_void; 11],
     poll_cq: unsafe extern "C" fn(*mut Cq, c_int, *mut WorkCompletion) -> c_int,
     req_notify_cq: unsafe extern "C" fn(*mut Cq, c_int) -> c_int,
@@ -45,6 +51,14 @@ pub(super) struct Context {
     post_send: unsafe extern "C" fn(*mut Qp, *mut SendRequest, *mut *mut SendRequest) -> c_int,
     post_recv:
         unsafe extern "C" fn(*mut Qp, *mut ReceiveRequest, *mut *mut ReceiveRequest) -> c_int,
+}
+
+/// The start of `struct ibv_device`.
+#[repr(C)]
+pub(super) struct Device {
+    _functions: [*mut c_void; 2],
+    _node_type: c_int,
+    pub(super) transport_type: c_int,
 }
 
 /// The start of `struct ibv_cq`.
@@ -75,6 +89,7 @@ pub(super) struct Mr {
     _length: usize,
     _handle: u32,
     pub(super) lkey: u32,
+    pub(super) rkey: u32,
 }
 
 /// `struct ibv_sge`.
@@ -383,7 +398,10 @@ mod tests {
             offset!("ibv_cq, context", Cq, context),
             offset!("ibv_qp, context", Qp, context),
             offset!("ibv_comp_channel, fd", CompletionChannel, fd),
+            offset!("ibv_context, device", Context, device),
+            offset!("ibv_device, transport_type", Device, transport_type),
             offset!("ibv_mr, lkey", Mr, lkey),
+            offset!("ibv_mr, rkey", Mr, rkey),
             offset!("ibv_sge, lkey", Piece, lkey),
             ("sizeof(struct ibv_sge)", size_of::<Piece>()),
             offset!("ibv_send_wr, sg_list", SendRequest, pieces),
@@ -427,6 +445,11 @@ mod tests {
                 private_data_len
             ),
             offset!(
+                "rdma_conn_param, responder_resources",
+                ConnectionParameters,
+                responder_resources
+            ),
+            offset!(
                 "rdma_conn_param, retry_count",
                 ConnectionParameters,
                 retry_count
@@ -436,10 +459,16 @@ mod tests {
                 size_of::<ConnectionParameters>(),
             ),
             ("RDMA_PS_TCP", PS_TCP as usize),
+            ("RDMA_MAX_RESP_RES", MOST_READS.into()),
+            ("RDMA_MAX_INIT_DEPTH", MOST_READS.into()),
             ("IBV_QPT_RC", QPT_RC as usize),
             ("IBV_ACCESS_LOCAL_WRITE", ACCESS_LOCAL_WRITE as usize),
+            ("IBV_ACCESS_REMOTE_WRITE", ACCESS_REMOTE_WRITE as usize),
+            ("IBV_ACCESS_REMOTE_READ", ACCESS_REMOTE_READ as usize),
+            ("IBV_TRANSPORT_IWARP", TRANSPORT_IWARP as usize),
             ("IBV_WR_RDMA_WRITE", WR_RDMA_WRITE as usize),
             ("IBV_WR_SEND", WR_SEND as usize),
+            ("IBV_WR_RDMA_READ", WR_RDMA_READ as usize),
             ("IBV_SEND_SIGNALED", SEND_SIGNALED as usize),
             ("IBV_SEND_INLINE", SEND_INLINE as usize),
             ("IBV_WC_SUCCESS", WC_SUCCESS as usize),

@@ -38,7 +38,7 @@ pub(super) enum Role {
 }
 
 /// See the module's text.
-pub(super) struct ShmConnection {
+pub(crate) struct ShmConnection {
     /// The socket itself, and the whole connection where there is no memory.
     socket: SocketConnection,
     role: Role,
@@ -72,6 +72,14 @@ struct Rings {
     /// The memory, until it is needed.
     file: Mutex<Option<OwnedFd>>,
     mapped: OnceLock<Mapped>,
+}
+
+/// One end of rings, without a connection around it.
+pub(crate) struct Ferried {
+    /// The bell: a byte rings it, and its end is the other side's.
+    pub(crate) socket: OwnedFd,
+    pub(crate) producer: Producer<View>,
+    pub(crate) consumer: Consumer<View>,
 }
 
 struct Mapped {
@@ -165,8 +173,36 @@ impl ShmConnection {
         Ok(connection)
     }
 
+    /// Rings of another transport, whose bytes this process ferries, and what another process takes its end over by
+    /// ([`Self::from_passport`]).
+    pub(crate) fn ferried(peer: &str, bytes: usize) -> std::io::Result<(Ferried, OwnedFd)> {
+        let sizes = Sizes::both(bytes);
+        let memory = Arc::new(view::make(sizes)?);
+        let (near, far) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let passport = Passport {
+            role: Role::Acceptor,
+            hello: Some(Hello { sizes: Some(sizes) }),
+            peer: peer.to_owned(),
+            led: true,
+            heard: Vec::new(),
+        };
+        let bundle = bundle(&passport, &[far.as_fd(), memory.descriptor()])?;
+        let (to_acceptor, to_connector) = View::pair(memory, sizes);
+        let ferried = Ferried {
+            socket: near,
+            producer: Producer::new(to_acceptor),
+            consumer: Consumer::new(to_connector),
+        };
+        Ok((ferried, bundle))
+    }
+
     /// One that another process has begun.
-    pub(super) fn from_passport(bundle: &OwnedFd) -> std::io::Result<Self> {
+    pub(crate) fn from_passport(bundle: &OwnedFd) -> std::io::Result<Self> {
         let (passport, descriptors) = receive_passport(bundle)?;
         let wrong = || std::io::Error::from(std::io::ErrorKind::InvalidData);
         let mut descriptors = descriptors.into_iter();
@@ -572,17 +608,22 @@ impl ShmConnection {
             }
         }
         let memory = memory.transpose().map_err(Fault::Memory)?;
-        let (near, far) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
         let mut descriptors = vec![self.socket.socket.as_fd()];
         descriptors.extend(memory.as_ref().map(|file| file.as_fd()));
-        door::send_with(&near, &passport.encode(), &descriptors)?;
-        Ok(far)
+        Ok(bundle(&passport, &descriptors)?)
     }
+}
+
+/// A passport and its descriptors, in the queue of a socket.
+fn bundle(passport: &Passport, descriptors: &[BorrowedFd<'_>]) -> Result<OwnedFd, Errno> {
+    let (near, far) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    door::send_with(&near, &passport.encode(), descriptors)?;
+    Ok(far)
 }
 
 impl Rings {
@@ -722,12 +763,10 @@ impl Connection for ShmConnection {
 
 impl Drop for ShmConnection {
     fn drop(&mut self) {
-        // A greeting left unread would make an orderly end a reset for who sent it.
-        if self.kind.get().is_none() && self.role == Role::Acceptor {
-            let _ = self.kind(false);
-        }
         // It may be another process's from now on.
         if self.role == Role::Acceptor && self.passport.get().is_none() {
+            // A greeting left unread would make an orderly end a reset for who sent it.
+            let _ = self.kind(false);
             self.shutdown();
             // Nothing more comes.
             while !matches!(

@@ -37,7 +37,9 @@ use rustix::process::geteuid;
 
 pub use self::foreign::{is_memory, put_away};
 
-use self::connection::ShmConnection;
+pub(crate) use self::connection::{Ferried, ShmConnection};
+pub(crate) use self::view::View;
+
 use self::credentials::Credentials;
 use self::place::Place;
 use crate::socket::io_error;

@@ -72,6 +72,11 @@ impl<M: Memory> Producer<M> {
         Self { memory, tail, head }
     }
 
+    /// What the ring consists of.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
     /// Room for so many bytes.
     pub fn room(&mut self) -> Result<usize, Broken> {
         self.head = self.memory.load_head();
@@ -112,6 +117,21 @@ impl<M: Memory> Producer<M> {
         Ok(bytes.len())
     }
 
+    /// Publishes `len` bytes that something else has written behind those that were put.
+    pub fn placed(&mut self, len: usize) -> Result<(), Broken> {
+        if len > self.room()? {
+            return Err(Broken("more bytes were placed than fit"));
+        }
+        self.tail = self.tail.wrapping_add(len as u64);
+        self.memory.store_tail(self.tail);
+        Ok(())
+    }
+
+    /// Bytes put so far, and those of them that the peer has taken, as of the last look.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.tail, self.head)
+    }
+
     /// After bytes were put: whether the peer sleeps, and this thread is to ring its bell.
     pub fn must_ring(&self) -> bool {
         self.memory.fence();
@@ -139,6 +159,11 @@ impl<M: Memory> Consumer<M> {
         Self { memory, head }
     }
 
+    /// What the ring consists of.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
     /// Bytes that can be taken.
     pub fn waiting(&self) -> Result<usize, Broken> {
         let waiting = self.memory.load_tail().wrapping_sub(self.head);
@@ -162,6 +187,31 @@ impl<M: Memory> Consumer<M> {
         self.head = self.head.wrapping_add(len as u64);
         self.memory.store_head(self.head);
         Ok(len)
+    }
+
+    /// Bytes taken so far.
+    pub fn head(&self) -> u64 {
+        self.head
+    }
+
+    /// The position of the bytes behind the first `ahead` that wait, and how many of them lie there side by side. They are not taken.
+    pub fn look(&self, ahead: u64) -> Result<(usize, usize), Broken> {
+        let waiting = (self.waiting()? as u64).checked_sub(ahead);
+        let waiting = waiting.ok_or(Broken("bytes that were put are not any more"))? as usize;
+        let capacity = self.memory.capacity();
+        let at = self.head.wrapping_add(ahead) as usize & (capacity - 1);
+        Ok((at, waiting.min(capacity - at)))
+    }
+
+    /// Copies bytes out that [`Self::look`] has found.
+    pub fn peek(&self, at: usize, bytes: &mut [u8]) {
+        self.memory.read(at, bytes);
+    }
+
+    /// Takes `len` bytes that were looked at.
+    pub fn skip(&mut self, len: u64) {
+        self.head = self.head.wrapping_add(len);
+        self.memory.store_head(self.head);
     }
 
     /// After bytes were taken: whether the peer sleeps for room, and there is enough of it now to wake it.
@@ -296,6 +346,41 @@ mod tests {
         consumer.take(&mut [0; 1]).unwrap();
         assert!(consumer.must_ring());
         assert!(!consumer.must_ring());
+    }
+
+    #[test]
+    fn bytes_that_another_placed_are_taken_in_turn() {
+        let (memory, mut producer, mut consumer) = ring();
+        producer.put(&[1; 6]).unwrap();
+        consumer.take(&mut [0; 6]).unwrap();
+        memory.write(6, &[2, 3]);
+        memory.write(0, &[4]);
+        producer.placed(3).unwrap();
+        producer.put(&[5]).unwrap();
+        assert!(producer.placed(5).is_err(), "four places are left");
+        assert_eq!(producer.counts(), (10, 6));
+        let mut bytes = [0; 8];
+        assert_eq!(consumer.take(&mut bytes), Ok(4));
+        assert_eq!(bytes[..4], [2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn bytes_can_be_looked_at_before_they_are_taken() {
+        let (memory, mut producer, mut consumer) = ring();
+        producer.put(&[0; 6]).unwrap();
+        consumer.take(&mut [0; 5]).unwrap();
+        producer.put(&[1, 2, 3, 4]).unwrap();
+        assert_eq!(consumer.look(0), Ok((5, 3)));
+        assert_eq!(consumer.look(3), Ok((0, 2)));
+        let mut bytes = [0; 2];
+        consumer.peek(0, &mut bytes);
+        assert_eq!(bytes, [3, 4]);
+        assert_eq!(producer.room(), Ok(3));
+        consumer.skip(4);
+        assert_eq!(producer.room(), Ok(7));
+        assert_eq!(consumer.look(1), Ok((2, 0)));
+        memory.store_tail(9);
+        assert!(consumer.look(1).is_err());
     }
 
     #[test]

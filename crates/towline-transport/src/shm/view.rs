@@ -5,6 +5,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -73,7 +74,7 @@ pub(super) fn open(file: OwnedFd, sizes: Sizes) -> io::Result<SharedMemory> {
 
 /// One ring of the two.
 #[derive(Clone, Debug)]
-pub(super) struct View {
+pub(crate) struct View {
     memory: Arc<SharedMemory>,
     words: usize,
     bytes: usize,
@@ -115,6 +116,13 @@ impl View {
         let at = self.memory.start().as_ptr().wrapping_add(offset);
         // SAFETY: as above.
         unsafe { AtomicU32::from_ptr(at.cast()) }
+    }
+
+    /// The bytes of the ring, for something else that reads or writes them.
+    pub(crate) fn bytes(&self) -> (Arc<SharedMemory>, NonNull<[u8]>) {
+        let start = NonNull::new(self.place(0, self.capacity)).expect("a mapping is not at zero");
+        let bytes = NonNull::slice_from_raw_parts(start, self.capacity);
+        (Arc::clone(&self.memory), bytes)
     }
 
     fn place(&self, at: usize, len: usize) -> *mut u8 {

@@ -477,8 +477,8 @@ impl Mux {
         let received = match rustix::io::read(&self.port, &mut bytes) {
             Ok(0) => return Err(Ended::Closed),
             Ok(received) => received,
-            Err(Errno::INTR | Errno::AGAIN) => return Ok(()),
-            Err(Errno::CONNRESET | Errno::PIPE) => return Err(Ended::Closed),
+            // A socket tells once that its peer has closed it with unread bytes; what the peer had sent can be read after that.
+            Err(Errno::INTR | Errno::AGAIN | Errno::CONNRESET) => return Ok(()),
             Err(errno) => return Err(Ended::Failed(errno)),
         };
         self.heard = Instant::now();
@@ -643,7 +643,8 @@ impl Mux {
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::CONNRESET | Errno::PIPE) => return Err(Ended::Closed),
+                // Nobody hears it. What the peer had sent may not have been read.
+                Err(Errno::CONNRESET | Errno::PIPE) => break,
                 Err(errno) => return Err(Ended::Failed(errno)),
             }
         }
