@@ -44,7 +44,12 @@ rdma_device v0 10.77.0.1
 
 export TOWLINE_TEST_RDMA=10.77.0.1
 sends "conformance" "$conformance" rdma --nocapture
-grep -q 'test result: ok. 2 passed' /run/out || fail "conformance"
+grep -q 'test result: ok. 4 passed' /run/out || fail "conformance"
+# 30 MiB through a lane, there and back: as messages they would be 1,900.
+messages=$(rdma_messages)
+sends "pinned memory" "$conformance" pinned_memory
+messages=$(($(rdma_messages) - messages))
+[[ $messages -lt 1000 ]] || fail "$messages messages: payload is not one-sided"
 
 serve() {
   rm -f /run/ready

@@ -11,5 +11,8 @@ rdma_device() {
   rdma link add rxe0 type rxe netdev "$1"
 }
 
+# rdma_messages: what it has sent by messages, rather than by writes or reads.
+rdma_messages() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/rdma_sends; }
+
 # rdma_packets: what the device has sent.
 rdma_packets() { cat /sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts; }

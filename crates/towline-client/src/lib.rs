@@ -25,6 +25,7 @@ pub mod nvml;
 pub mod opencl;
 mod payload;
 pub mod peer;
+pub use towline_transport::pinned;
 mod private;
 pub mod raw;
 mod rejoin;

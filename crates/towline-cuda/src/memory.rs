@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
+use towline_client::pinned;
 use towline_client::raw::{Out, OutList, Vouched};
 
 use crate::context::Context;
@@ -129,8 +130,10 @@ impl Ranges {
     /// Forgets the memory of a context, and what was registered in it; host memory of ours stays, since the application may still look at it.
     pub(crate) fn drop_context(&mut self, context: u64) {
         let registered = self.registered_in(context);
-        self.1
-            .extend(registered.into_iter().map(|(start, _)| start));
+        for (start, _) in registered {
+            pinned::withdraw(start as usize);
+            self.1.insert(start);
+        }
         let stays = |kind| matches!(kind, Kind::Allocated(_) | Kind::Mapped(_));
         self.0
             .retain(|_, range| range.context != context || stays(range.kind));
@@ -982,6 +985,7 @@ impl MemoryCalls for Driver {
             };
             ranges.1.remove(&start);
             ranges.insert(start, range);
+            pinned::declare(p.addr(), bytesize);
             self.mirrors.registered.widen(start, bytesize);
             Ok(())
         })
@@ -1007,6 +1011,7 @@ impl MemoryCalls for Driver {
                 _ => return Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
             };
             let ended = self.end_twin(context, start);
+            pinned::withdraw(p.addr());
             write(&self.memory).remove(start);
             self.settle_host(start, size).and(ended)
         })

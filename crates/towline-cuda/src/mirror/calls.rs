@@ -7,6 +7,7 @@ use std::sync::Arc;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Actor;
+use towline_client::pinned;
 use towline_client::raw::HostPtr;
 
 use super::region::{Access, Region, Span};
@@ -152,11 +153,14 @@ impl Driver {
         let put = |address| Ok(super::region::map_private(Some(address), size));
         let placed = self.mirrors.place(room, put).ok().flatten();
         // Copies do not care; kernels do not reach it there.
-        placed.or_else(|| super::region::map_private(None, size))
+        let start = placed.or_else(|| super::region::map_private(None, size))?;
+        pinned::declare(start.addr(), size);
+        Some(start)
     }
 
     /// Ends such memory, and what the device has of it.
     pub(crate) fn unmap_pinned(&self, address: u64, size: usize) -> Result<(), CUresult> {
+        pinned::withdraw(address as usize);
         if self.is_mirrored(address) {
             return self.end_mirror(address);
         }
@@ -181,6 +185,7 @@ impl Driver {
         }
         // What is on its way there lands in the pages that are about to be replaced; what leaves them would be stopped by their protection.
         self.settle_host(start, size)?;
+        pinned::withdraw(start as usize);
         let size = size.checked_next_multiple_of(PAGE);
         let size = size.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let Some(memory) = self.back(acting, start, size.next_multiple_of(ROUND))? else {
