@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::{Actor, Session};
+use towline_client::pinned;
 use towline_client::raw::{Out, Vouched};
 
 use crate::device::Device;
@@ -141,6 +142,7 @@ impl Driver {
         for (start, size) in registered {
             // Data on its way ends with the context, or with its session.
             let _ = self.settle_host(start, size);
+            pinned::withdraw(start as usize);
         }
         write(&self.memory).drop_context(number);
         lock(&self.kept_memory).drop_context(number);

@@ -130,10 +130,8 @@ impl Ranges {
     /// Forgets the memory of a context, and what was registered in it; host memory of ours stays, since the application may still look at it.
     pub(crate) fn drop_context(&mut self, context: u64) {
         let registered = self.registered_in(context);
-        for (start, _) in registered {
-            pinned::withdraw(start as usize);
-            self.1.insert(start);
-        }
+        self.1
+            .extend(registered.into_iter().map(|(start, _)| start));
         let stays = |kind| matches!(kind, Kind::Allocated(_) | Kind::Mapped(_));
         self.0
             .retain(|_, range| range.context != context || stays(range.kind));
@@ -1011,9 +1009,10 @@ impl MemoryCalls for Driver {
                 _ => return Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED),
             };
             let ended = self.end_twin(context, start);
-            pinned::withdraw(p.addr());
             write(&self.memory).remove(start);
-            self.settle_host(start, size).and(ended)
+            let settled = self.settle_host(start, size);
+            pinned::withdraw(p.addr());
+            settled.and(ended)
         })
     }
 

@@ -6,6 +6,11 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Adapters have given up every request by then.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 static DECLARED: RwLock<BTreeMap<usize, Arc<Range>>> = RwLock::new(BTreeMap::new());
 
@@ -14,6 +19,7 @@ static DECLARED: RwLock<BTreeMap<usize, Arc<Range>>> = RwLock::new(BTreeMap::new
 pub(crate) struct Range {
     start: usize,
     len: usize,
+    process: u32,
     made: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
@@ -22,18 +28,33 @@ pub fn declare(start: usize, len: usize) {
     let range = Range {
         start,
         len,
+        process: std::process::id(),
         made: Mutex::default(),
     };
     let mut declared = DECLARED.write().unwrap_or_else(PoisonError::into_inner);
     declared.insert(start, Arc::new(range));
 }
 
-/// Takes that back, before the pages go. It is nothing where no range begins.
+/// Takes that back, before the pages go, and waits until no transfer uses what was made for them. It is nothing where no range begins.
 pub fn withdraw(start: usize) {
     let mut declared = DECLARED.write().unwrap_or_else(PoisonError::into_inner);
     let withdrawn = declared.remove(&start);
     drop(declared);
-    drop(withdrawn);
+    let Some(range) = withdrawn else { return };
+    let until = Instant::now() + PATIENCE;
+    // A child has copies of what its parent's threads used, and none of the threads.
+    while range.process == std::process::id() && is_used(&range) {
+        if Instant::now() >= until {
+            return log::error!("pinned memory at {start:#x} goes while an adapter may use it");
+        }
+        thread::sleep(Duration::from_micros(50));
+    }
+}
+
+/// Whether anybody else has the range, or what was made for it.
+fn is_used(range: &Arc<Range>) -> bool {
+    let made = range.made.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::strong_count(range) > 1 || made.iter().any(|made| Arc::strong_count(made) > 1)
 }
 
 /// The declared range that all of these bytes lie in.
@@ -96,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thing_is_made_once_and_goes_with_its_last_user() {
+    fn each_thing_is_made_once_and_waited_for() {
         declare(0x2000, 0x100);
         let range = find(0x2010, 1).unwrap();
         let of = |number| move |made: &(usize, usize, u8)| made.2 == number;
@@ -106,8 +127,13 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again));
         let other = range.made(of(2), |start, len| (start, len, 2));
         assert!(!Arc::ptr_eq(&first, &other));
+        drop((range, again, other));
+        let user = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20));
+            *first
+        });
         withdraw(0x2000);
-        drop((range, again));
-        assert_eq!(Arc::strong_count(&first), 1);
+        assert!(user.is_finished() || user.join().is_ok());
+        assert!(find(0x2000, 1).is_none());
     }
 }

@@ -329,7 +329,11 @@ impl<'a> Attempt<'a> {
         let is_lane = self.options.unacknowledged_timeout.is_none();
         let reads = is_lane && endpoint.reads_safely();
         endpoint
-            .prepare(wanted, if reads { STAGE_BYTES } else { 0 })
+            .prepare(
+                wanted,
+                Side::Connecting,
+                if reads { STAGE_BYTES } else { 0 },
+            )
             .map_err(|error| self.failed(error))?;
         let hello = wanted.hello(reads);
         // SAFETY: the identifier is alive and has its queue pair; the parameters are read within the call.
@@ -597,11 +601,12 @@ impl Reception {
             return Err(io::Error::other("too many are waiting"));
         }
         let ours = theirs.bounded();
-        endpoint.prepare(ours, 0)?;
+        let side = Side::Accepting { reads };
+        endpoint.prepare(ours, side, 0)?;
         let hello = ours.hello(false);
         // SAFETY: the identifier is alive and has its queue pair; the parameters are read within the call.
         done(unsafe { (self.verbs.rdma_accept)(endpoint.id(), &mut parameters(&hello, false)) })?;
-        Ok((theirs, Side::Accepting { reads }))
+        Ok((theirs, side))
     }
 
     fn establish(&self, mut endpoint: Endpoint, theirs: Window, side: Side) -> io::Result<()> {

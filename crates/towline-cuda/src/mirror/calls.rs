@@ -184,8 +184,8 @@ impl Driver {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
         // What is on its way there lands in the pages that are about to be replaced; what leaves them would be stopped by their protection.
-        self.settle_host(start, size)?;
         pinned::withdraw(start as usize);
+        self.settle_host(start, size)?;
         let size = size.checked_next_multiple_of(PAGE);
         let size = size.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         let Some(memory) = self.back(acting, start, size.next_multiple_of(ROUND))? else {

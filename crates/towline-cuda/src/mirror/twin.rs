@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, Weak};
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 use towline_client::cuda::Session;
+use towline_client::pinned;
 use towline_client::raw::HostPtr;
 
 use super::region::Region;
@@ -376,6 +377,7 @@ impl Driver {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
         // As for pinned memory.
+        pinned::withdraw(start as usize);
         self.settle_host(start, size)?;
         let begin = start as usize;
         let (first, last) = (begin.next_multiple_of(PAGE), (begin + size) / PAGE * PAGE);

@@ -41,6 +41,8 @@ const READ_BYTES: usize = 64 << 10;
 const STRAIGHT_BYTES: usize = 128 << 10;
 /// Adapters have given every request up by then.
 const FLUSH_PERIOD: Duration = Duration::from_secs(20);
+/// What is under way when this side ends the connection has so long.
+const SHUT_PERIOD: Duration = Duration::from_secs(1);
 /// Bytes that are fetched before anybody has asked for so many.
 const AHEAD_BYTES: usize = 4 << 10;
 /// Completions taken at once.
@@ -224,8 +226,9 @@ impl Stream {
             let completions = match self.endpoint.poll(&mut places) {
                 Ok(completions) => completions,
                 Err(error) => {
+                    let is_news = state.failed.is_none();
                     state.fail(error.to_string());
-                    return true;
+                    return is_news;
                 }
             };
             let count = completions.len();
@@ -248,8 +251,13 @@ impl Stream {
     fn complete(&self, state: &mut State, completion: &WorkCompletion) {
         let number = completion.wr_id & work::NUMBER;
         let is_read = completion.wr_id & work::READ != 0;
+        // One that has failed, or was flushed, is done too.
         if is_read && let Some(reach) = &mut state.reach {
             reach.under_way -= 1;
+        } else if completion.wr_id & work::CONTROL != 0 {
+            state.control.1 = number + 1;
+        } else if completion.wr_id & (work::RECEIVE | work::READ) == 0 {
+            state.data.1 = number + 1;
         }
         match completion.status {
             WC_SUCCESS => {}
@@ -267,14 +275,8 @@ impl Stream {
             if let Err(reason) = self.receive(state, number as u32, completion.byte_len as usize) {
                 state.fail(reason);
             }
-        } else if completion.wr_id & work::CONTROL != 0 {
-            state.control.1 = number + 1;
-        } else if is_read {
-            if let Some(reach) = &mut state.reach {
-                reach.read = number;
-            }
-        } else {
-            state.data.1 = number + 1;
+        } else if is_read && let Some(reach) = &mut state.reach {
+            reach.read = number;
         }
     }
 
@@ -350,10 +352,9 @@ impl Stream {
 
     /// Bytes that the peer may have placed beside those that have come.
     fn ring_room(&self, state: &State) -> u64 {
-        let under_way = state.arrived - state.taken;
         match (&state.reach, self.endpoint.stage().1) {
             (Some(_), 0) => 0,
-            (Some(reach), _) => reach.down_capacity().saturating_sub(under_way),
+            (Some(reach), _) => reach.down_room(state.arrived, state.taken),
             // Of the rings of this side; who ferries looks at the ring itself.
             (None, _) if state.told_at < u64::MAX => u64::from(u32::MAX),
             (None, _) => 0,
@@ -377,13 +378,13 @@ impl Stream {
         }
     }
 
-    /// Posts a message without data, if there is room for one.
-    fn post_control(&self, state: &mut State, flags: u32, body: &[u8]) {
+    /// Posts a message without data, if there is room for one; whether there was.
+    fn post_control(&self, state: &mut State, flags: u32, body: &[u8]) -> bool {
         let (posted, completed) = state.control;
         // One slot is kept for the end.
         let most = CONTROL_SLOTS - u32::from(flags & END == 0);
         if state.failed.is_some() || posted - completed >= u64::from(most) {
-            return;
+            return false;
         }
         let at = self.endpoint.control_at(posted);
         self.write_header(state, at, flags);
@@ -396,6 +397,7 @@ impl Stream {
             Ok(()) => state.control.0 += 1,
             Err(error) => state.fail(format!("the adapter takes no more messages: {error}")),
         }
+        state.failed.is_none()
     }
 
     fn write_header(&self, state: &mut State, at: usize, flags: u32) {
@@ -660,6 +662,23 @@ impl Stream {
     pub(super) fn send(&self, parts: &[IoSlice<'_>]) -> Result<(), TransportError> {
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let registered: Vec<_> = parts.iter().map(|part| self.registered(part)).collect();
+        let mut last = 0;
+        let sent = self.send_parts(parts, &registered, &mut last);
+        if last > 0 {
+            // The program's memory is its own again.
+            self.wait_for_adapter(sent.is_err(), |state| state.data.1 >= last);
+            self.check_open(&self.lock())?;
+        }
+        sent
+    }
+
+    /// Sends all of `parts`, those straight from memory that is registered; `last` becomes the number of requests up to the last such.
+    fn send_parts(
+        &self,
+        parts: &[IoSlice<'_>],
+        registered: &[Option<Arc<Registered>>],
+        last: &mut u64,
+    ) -> Result<(), TransportError> {
         let mut left = Left {
             parts,
             part: 0,
@@ -668,8 +687,6 @@ impl Stream {
         };
         let slot_bytes = self.endpoint.window().slot_bytes as usize;
         let (mut placed, mut is_straight) = (0, false);
-        // Requests that are done before the program's memory is its own again.
-        let mut last = 0;
         while left.bytes > 0 || placed > 0 {
             let rest = left.rest();
             let straight = registered
@@ -692,34 +709,48 @@ impl Stream {
                 }
                 (Some(Ok(Step::Place { to, len })), Some(registered)) => {
                     self.place_from(registered.piece(rest.as_ptr(), len), to)?;
+                    *last = self.lock().data.0;
                     left.skip(len);
                     placed += len;
                     is_straight = true;
                 }
                 (Some(Ok(Step::Tell)), _) => {
+                    // One that tells is behind every straight request.
                     self.post_placed(placed, 0, is_straight)?;
-                    if is_straight {
-                        last = self.lock().data.0;
-                    }
                     (placed, is_straight) = (0, false);
                 }
             }
         }
-        match last {
-            0 => Ok(()),
-            requests => self.wait_done(requests),
-        }
+        Ok(())
     }
 
-    /// Waits until the adapter is done with so many requests, of which the last is one that tells.
-    fn wait_done(&self, requests: u64) -> Result<(), TransportError> {
-        let done = |state: &mut State| {
-            let is_done = state.data.1 >= requests;
-            (is_done || state.shut || state.failed.is_some()).then_some(is_done)
-        };
-        match self.wait(None, done) {
-            Some(false) => self.check_open(&self.lock()),
-            _ => Ok(()),
+    /// Waits until the adapter reads and writes no memory of the program any more, which `done` tells. Where the connection is over, or
+    /// nothing of it is wanted any more, the adapter is made to give up its requests.
+    fn wait_for_adapter(&self, unwanted: bool, done: impl Fn(&State) -> bool) {
+        let mut given_up: Option<Instant> = None;
+        let mut must_give_up = unwanted;
+        loop {
+            if must_give_up && given_up.is_none() {
+                self.endpoint.disconnect();
+                given_up = Some(Instant::now());
+            }
+            let limit = match given_up {
+                Some(since) => since + FLUSH_PERIOD,
+                None => Instant::now() + SHUT_PERIOD,
+            };
+            let waited = self.wait(Some(limit), |state| {
+                let is_done = done(state);
+                let is_lost = given_up.is_none() && state.failed.is_some();
+                (is_done || is_lost).then_some(is_done)
+            });
+            match waited {
+                Some(true) => return,
+                Some(false) => must_give_up = true,
+                None if given_up.is_none() => must_give_up = self.lock().shut,
+                None => {
+                    return log::error!("{}: the adapter does not give up", self.peer);
+                }
+            }
         }
     }
 
@@ -813,20 +844,12 @@ impl Stream {
             }
             asked
         };
-        let deadline = Instant::now() + FLUSH_PERIOD;
-        let all_done = |state: &mut State| {
-            let done = state
+        self.wait_for_adapter(false, |state| {
+            state
                 .reach
                 .as_ref()
-                .is_none_or(|reach| reach.under_way == 0);
-            // One whose adapter was taken away tells nothing any more.
-            let is_lost = state.failed.is_some() && Instant::now() >= deadline;
-            (done || is_lost).then_some(())
-        };
-        while self
-            .wait(Some(Instant::now() + FLUSH_PERIOD), all_done)
-            .is_none()
-        {}
+                .is_none_or(|reach| reach.under_way == 0)
+        });
         let mut state = self.lock();
         let read = state.reach.as_ref().map_or(0, |reach| reach.read);
         let read = asked.min(read.saturating_sub(state.taken) as usize);
@@ -935,7 +958,11 @@ impl Stream {
         if buffer.is_empty() {
             return Ok(0);
         }
-        let registered = self.registered(buffer);
+        let registered = match self.endpoint.stage().1 {
+            // Nothing is read.
+            0 => None,
+            _ => self.registered(buffer),
+        };
         loop {
             if let Some(registered) = &registered
                 && let Some(received) = self.read_straight(registered, buffer)?

@@ -7,18 +7,20 @@ use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::OFlags;
 use rustix::process::{Resource, getrlimit};
 
+use super::connection::Side;
 use super::verbs::{self, Verbs, WorkCompletion};
 use crate::pinned;
 use crate::shared_memory::SharedMemory;
 
 /// Messages beside data that a side may have under way: credits, the end, and probes.
-pub(super) const CONTROL_SLOTS: u32 = 8;
+pub(super) const CONTROL_SLOTS: u32 = 16;
 /// Bytes before the payload of a message.
 pub(super) const HEADER_BYTES: usize = 16;
 /// Reads of a peer's ring that may be under way.
@@ -182,9 +184,15 @@ impl Drop for Domain {
 pub(super) struct Registered {
     verbs: &'static Verbs,
     domain: Arc<Domain>,
-    /// `None` where the adapter did not take it.
+    /// `None` where it was not to be, or the adapter did not take it.
     region: Option<NonNull<verbs::Mr>>,
+    len: usize,
+    /// Of this process, and not of a child that has a copy of it.
+    process: u32,
 }
+
+/// Bytes of such memory. The connections' own has to fit into the limit too.
+static REGISTERED: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: verbs may be called from any thread.
 unsafe impl Send for Registered {}
@@ -194,19 +202,39 @@ unsafe impl Sync for Registered {}
 impl Registered {
     fn new(verbs: &'static Verbs, domain: Arc<Domain>, start: usize, len: usize) -> Self {
         let address = ptr::with_exposed_provenance_mut(start);
+        let mut registered = Self {
+            verbs,
+            domain,
+            region: None,
+            len,
+            process: std::process::id(),
+        };
+        let limit = getrlimit(Resource::Memlock).current.unwrap_or(u64::MAX);
+        let total = REGISTERED.load(Ordering::Relaxed).saturating_add(len);
+        if total as u64 > limit / 2 || !(copies_on_fork() || is_of_pages(start, len)) {
+            log::debug!(
+                "pinned memory at {start:#x} is copied: locked memory is limited to {limit}"
+            );
+            return registered;
+        }
         // SAFETY: the program has pinned the range, so that its pages stay until it is withdrawn; only local rights are given.
         let region = unsafe {
-            (verbs.ibv_reg_mr)(domain.raw.as_ptr(), address, len, verbs::ACCESS_LOCAL_WRITE)
+            (verbs.ibv_reg_mr)(
+                registered.domain.raw.as_ptr(),
+                address,
+                len,
+                verbs::ACCESS_LOCAL_WRITE,
+            )
         };
         if region.is_null() {
             let error = explain_limit(len, io::Error::last_os_error());
             log::debug!("pinned memory at {start:#x} is copied: {error}");
         }
-        Self {
-            verbs,
-            domain,
-            region: NonNull::new(region),
+        registered.region = NonNull::new(region);
+        if registered.region.is_some() {
+            REGISTERED.fetch_add(len, Ordering::Relaxed);
         }
+        registered
     }
 
     /// Bytes of it.
@@ -224,11 +252,30 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        if let Some(region) = self.region {
+        if let Some(region) = self.region
+            && self.process == std::process::id()
+        {
+            REGISTERED.fetch_sub(self.len, Ordering::Relaxed);
             // SAFETY: whoever posts a request that names it holds this value until the request is done.
             unsafe { (self.verbs.ibv_dereg_mr)(region.as_ptr()) };
         }
     }
+}
+
+/// Whether this kernel gives a child copies of registered pages (Linux 5.12). Older ones give it none of these pages, nor what else is there.
+fn copies_on_fork() -> bool {
+    let system = rustix::system::uname();
+    let release = system.release().to_string_lossy();
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse().ok());
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (5, 12)
+}
+
+fn is_of_pages(start: usize, len: usize) -> bool {
+    let page = rustix::param::page_size();
+    start.is_multiple_of(page) && len.is_multiple_of(page)
 }
 
 /// Memory that the peer has rights to.
@@ -306,15 +353,20 @@ impl Endpoint {
     }
 
     /// Makes all that is needed to connect or accept, and posts what receives messages. An address is resolved or was asked for.
-    pub(super) fn prepare(&mut self, window: Window, stage_bytes: usize) -> io::Result<()> {
+    pub(super) fn prepare(
+        &mut self,
+        window: Window,
+        side: Side,
+        stage_bytes: usize,
+    ) -> io::Result<()> {
         self.window = window;
         self.stage_bytes = stage_bytes;
         // SAFETY: the identifier is alive.
         let context = unsafe { self.id.as_ref() }.verbs;
-        // A peer has no rights in a domain of a side that reads, so that all of them can be one, and memory is registered once.
-        self.domain = Some(match stage_bytes {
-            0 => Arc::new(Domain::new(self.verbs, context)?),
-            _ => Domain::shared(self.verbs, context)?,
+        // Whoever connects gives no rights, so that all its connections can be in one domain, and memory is registered once.
+        self.domain = Some(match side {
+            Side::Accepting { .. } => Arc::new(Domain::new(self.verbs, context)?),
+            Side::Connecting => Domain::shared(self.verbs, context)?,
         });
         // SAFETY: as above.
         self.channel = made(unsafe { (self.verbs.ibv_create_comp_channel)(context) })?;

@@ -133,6 +133,13 @@ impl Reach {
     pub(super) fn down_capacity(&self) -> u64 {
         self.grant.down.capacity.into()
     }
+
+    /// Bytes that the peer may still place, when `arrived` have come and `taken` of them are not needed any more.
+    pub(super) fn down_room(&self, arrived: u64, taken: u64) -> u64 {
+        // Those before the ring's first one take no room in it.
+        let used = arrived - taken.max(self.down_base);
+        self.down_capacity().saturating_sub(used)
+    }
 }
 
 #[cfg(test)]
@@ -184,6 +191,14 @@ mod tests {
         assert_eq!(reach.place(8292, 8200, 9000), ((0x10_0000, 7), 8100));
         assert_eq!(reach.source(50 + 4000, 200), ((0x20_0000 + 4000, 8), 96));
         assert_eq!(reach.source(50 + 4096, 200), ((0x20_0000, 8), 200));
+    }
+
+    #[test]
+    fn bytes_before_the_ring_take_no_room_in_it() {
+        let reach = Reach::new(GRANT, 100, 50).unwrap();
+        assert_eq!(reach.down_room(50, 0), 4096);
+        assert_eq!(reach.down_room(50 + 4000, 20), 96);
+        assert_eq!(reach.down_room(50 + 4096, 51), 1);
     }
 
     #[test]

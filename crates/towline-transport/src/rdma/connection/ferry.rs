@@ -26,6 +26,8 @@ const RING_BYTES: usize = 1 << 20;
 /// Looks for more before it sleeps, where there are cores for that.
 const GLANCE: Duration = Duration::from_micros(20);
 const GLANCING_CORES: usize = 4;
+/// Reads of the bell at once.
+const RINGS_HEARD: u32 = 16;
 /// What the other process has left is there for a peer to fetch for so long.
 const LEFT_PERIOD: Duration = Duration::from_secs(60);
 
@@ -42,8 +44,8 @@ pub(super) struct Ferry {
     placed_to: u64,
     /// The first byte that has come did not fit.
     blocked: bool,
-    /// The other process has closed its end.
-    gone: bool,
+    /// When the other process has closed its end.
+    gone: Option<Instant>,
 }
 
 /// There is no more to carry.
@@ -70,10 +72,14 @@ impl Ferry {
         let up = lend(stream, up, ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE)?;
         let down = lend(stream, down, ACCESS_REMOTE_READ)?;
         let mut state = stream.lock();
+        stream.progress(&mut state);
         state.told_at = u64::from(up.capacity) / 4;
         // What has come and was not read goes into the ring.
         let (base, down_base) = (state.taken, state.sent);
-        stream.post_control(&mut state, GRANT, &Grant { base, up, down }.encode());
+        let grant = Grant { base, up, down }.encode();
+        if !stream.post_control(&mut state, GRANT, &grant) {
+            return Err(io::Error::other("its rings cannot be granted"));
+        }
         drop(state);
         let ferry = Self {
             stream: Arc::clone(stream),
@@ -83,7 +89,7 @@ impl Ferry {
             down_base,
             placed_to: 0,
             blocked: false,
-            gone: false,
+            gone: None,
         };
         thread::Builder::new()
             .name("rdma-ferry".into())
@@ -113,8 +119,10 @@ impl Ferry {
             let gone = self.gone;
             if self.step()? {
                 idle = Instant::now();
-            } else if gone && self.rings.consumer.look(self.unread())?.1 == 0 {
+            } else if gone.is_some() && self.rings.consumer.look(self.unread())?.1 == 0 {
                 return Ok(());
+            } else if gone.is_some_and(|gone| gone.elapsed() >= LEFT_PERIOD) {
+                return Err(Ended("its peer takes nothing any more".into()));
             } else if idle.elapsed() >= glance {
                 self.sleep()?;
                 idle = Instant::now();
@@ -131,7 +139,7 @@ impl Ferry {
             let is_over = state.ended || state.failed.is_some();
             (is_over || state.peer_taken >= self.placed_to).then_some(())
         };
-        let deadline = Instant::now() + LEFT_PERIOD;
+        let deadline = self.gone.unwrap_or_else(Instant::now) + LEFT_PERIOD;
         while self.stream.wait(Some(deadline), fetched).is_none() && Instant::now() < deadline {}
         Ended("the other process has closed it".into())
     }
@@ -150,10 +158,10 @@ impl Ferry {
         stream.look(&mut state);
         self.blocked = false;
         let mut put_any = false;
-        while !self.gone
-            && let Some(received) = state.received.front().copied()
-        {
+        while let Some(received) = state.received.front().copied() {
             let put = match received {
+                // Nobody reads it, and a peer that sends has to come to the end.
+                _ if self.gone.is_some() => received.len(),
                 Received::Slot { slot, from, len } => {
                     let at = stream.endpoint.receive_at(slot) + HEADER_BYTES + from;
                     let producer = &mut self.rings.producer;
@@ -177,13 +185,17 @@ impl Ferry {
             self.ring();
         }
         self.rings.producer.room()?;
-        let (_, taken) = self.rings.producer.counts();
-        let taken = self.base.wrapping_add(taken);
-        any |= put_any || taken > state.taken;
-        state.taken = state.taken.max(taken);
+        let (put, taken) = self.rings.producer.counts();
+        if taken > put {
+            return Err(Ended("the other process took what was not put".into()));
+        }
+        any |= put_any || self.base + taken > state.taken;
+        state.taken = match self.gone {
+            Some(_) => state.arrived,
+            None => state.taken.max(self.base + taken),
+        };
         stream.return_credits(&mut state);
-        let is_drained = state.received.is_empty() || self.gone;
-        if state.is_over() && is_drained && !any {
+        if state.is_over() && state.received.is_empty() && !any {
             return Err(Ended(match &state.failed {
                 Some(reason) if !state.ended => reason.clone(),
                 _ => "the peer has closed it".into(),
@@ -202,6 +214,15 @@ impl Ferry {
     fn send_out(&mut self) -> Result<bool, Ended> {
         let mut any = false;
         let mut state = self.stream.lock();
+        if state.is_over() {
+            // Nobody fetches it, and who puts it may not read before there is room.
+            let waiting = self.rings.consumer.waiting()? as u64;
+            self.rings.consumer.skip(waiting);
+            if waiting > 0 && self.rings.consumer.must_ring() {
+                self.ring();
+            }
+            return Ok(waiting > 0);
+        }
         // Bytes that it has taken make room.
         let head = self.rings.consumer.head();
         let read = (state.peer_taken.max(self.down_base) - self.down_base) - head;
@@ -212,8 +233,7 @@ impl Ferry {
         loop {
             let ahead = state.sent - self.down_base - self.rings.consumer.head();
             let (at, len) = self.rings.consumer.look(ahead)?;
-            // An end that the peer has told is found by `take_in`.
-            if len == 0 || state.is_over() || !self.stream.room(&state)? {
+            if len == 0 || !self.stream.room(&state)? {
                 break;
             }
             drop(state);
@@ -250,8 +270,12 @@ impl Ferry {
         if self.step()? {
             return Ok(());
         }
-        let bell = (!self.gone).then(|| self.rings.socket.as_fd());
-        drop(self.stream.sleep(self.stream.lock(), PROBE_PERIOD, bell));
+        let (bell, longest) = match self.gone {
+            None => (Some(self.rings.socket.as_fd()), PROBE_PERIOD),
+            Some(gone) => (None, LEFT_PERIOD.saturating_sub(gone.elapsed())),
+        };
+        let longest = longest.min(PROBE_PERIOD);
+        drop(self.stream.sleep(self.stream.lock(), longest, bell));
         self.hear()
     }
 
@@ -264,10 +288,14 @@ impl Ferry {
 
     /// Takes the bell's bytes.
     fn hear(&mut self) -> Result<(), Ended> {
-        let mut bytes = [0; 64];
-        while !self.gone {
+        let mut bytes = [0; 512];
+        // A process that rings without end does not keep this thread here.
+        for _ in 0..RINGS_HEARD {
+            if self.gone.is_some() {
+                break;
+            }
             match rustix::net::recv(&self.rings.socket, &mut bytes, RecvFlags::DONTWAIT) {
-                Ok((0, _)) | Err(Errno::CONNRESET) => self.gone = true,
+                Ok((0, _)) | Err(Errno::CONNRESET) => self.gone = Some(Instant::now()),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
                 Err(errno) => return Err(Ended(errno.to_string())),
