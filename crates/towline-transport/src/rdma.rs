@@ -7,7 +7,7 @@
 //! them. On an adapter neither sending nor receiving takes a system call, unless a thread sleeps.
 //!
 //! A connection is handed to another process by rings in memory that both processes map. Whoever connected writes large payload straight
-//! into the one and reads it out of the other ([`rings`]), with no processor of this process between ([`connection::ferry`]). The side that
+//! into the one and reads it out of the other ([`rings`]), with no processor of this process between (`connection::ferry`). The side that
 //! connects gives nobody rights to its memory: it issues every read and write. A connection that this process has begun is handed over
 //! through a socket ([`bridge`]).
 //!

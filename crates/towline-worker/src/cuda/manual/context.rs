@@ -187,6 +187,8 @@ impl Session {
         self.table
             .remove(id, wire::ContextHandle::TAG)
             .map_err(broken)?;
+        // A wait earlier in this frame would ask the driver about its streams.
+        self.glance = None;
         Ok(self.contexts.remove(&id))
     }
 

@@ -103,7 +103,7 @@ impl Looking {
     }
 
     fn query(&self, stream: Raw) -> CUresult {
-        // SAFETY: the stream is live: the client waits before it destroys it.
+        // SAFETY: the stream is live: what destroys one, or its context, ends the look first.
         unsafe { self.shared.api.cuStreamQuery(stream.0.cast()) }
     }
 
@@ -480,6 +480,8 @@ impl Session {
         let Some(target) = self.streams.remove(&id) else {
             return Ok(());
         };
+        // A wait for the whole context earlier in this frame, of another thread, would ask the driver about this stream.
+        self.glance = None;
         let go = move |shared: &Arc<Shared>, target: &Target| {
             shared.streams.remove(target);
             shared.stream_ends(target.key);
