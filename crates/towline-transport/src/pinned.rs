@@ -74,7 +74,7 @@ pub(crate) fn find(start: usize, len: usize) -> Option<Arc<Range>> {
     expect(dead_code, reason = "rdma asks, which only Linux has")
 )]
 impl Range {
-    /// What was made for this range and `fits`, or what `make` makes of start and length, once.
+    /// The thing made for this range that `fits`; else `make` makes it of start and length, once.
     pub(crate) fn made<T: Any + Send + Sync>(
         &self,
         fits: impl Fn(&T) -> bool,

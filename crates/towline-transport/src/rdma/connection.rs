@@ -41,7 +41,7 @@ const READ_BYTES: usize = 64 << 10;
 const STRAIGHT_BYTES: usize = 128 << 10;
 /// Adapters have given every request up by then.
 const FLUSH_PERIOD: Duration = Duration::from_secs(20);
-/// What is under way when this side ends the connection has so long.
+/// Requests that are under way when this side ends the connection have so long.
 const SHUT_PERIOD: Duration = Duration::from_secs(1);
 /// Bytes that are fetched before anybody has asked for so many.
 const AHEAD_BYTES: usize = 4 << 10;
@@ -542,7 +542,7 @@ impl Stream {
         Ok(state.credits > 0 && self.has_slot(state))
     }
 
-    /// What can be done next for a sender that has `left` bytes, can place `wanted` of them at once, and has placed `placed` that the
+    /// The next step of a sender that has `left` bytes, can place `wanted` of them at once, and has placed `placed` that the
     /// peer has not been told of.
     fn step(
         &self,
@@ -789,7 +789,7 @@ impl Stream {
         };
         let (stage, stage_bytes) = self.endpoint.stage();
         let taken = state.taken;
-        // What came before this stretch came by messages.
+        // Bytes before this stretch came by messages.
         reach.asked = reach.asked.max(taken);
         reach.read = reach.read.max(taken);
         let end = taken + wanted.max(AHEAD_BYTES).min(*len).min(stage_bytes) as u64;
@@ -1007,7 +1007,7 @@ impl Stream {
     }
 }
 
-/// What a sender has left to send.
+/// The bytes that a sender still has to send.
 struct Left<'a> {
     parts: &'a [IoSlice<'a>],
     /// The first part of which some is left, and what of it has gone.
@@ -1017,7 +1017,7 @@ struct Left<'a> {
 }
 
 impl<'a> Left<'a> {
-    /// What is left of the first part.
+    /// The rest of the first part.
     fn rest(&mut self) -> &'a [u8] {
         while let Some(part) = self.parts.get(self.part) {
             if self.gone < part.len() {

@@ -363,7 +363,7 @@ impl Endpoint {
         self.stage_bytes = stage_bytes;
         // SAFETY: the identifier is alive.
         let context = unsafe { self.id.as_ref() }.verbs;
-        // Whoever connects gives no rights, so that all its connections can be in one domain, and memory is registered once.
+        // The connecting side gives no rights, so that all its connections can be in one domain, and memory is registered once.
         self.domain = Some(match side {
             Side::Accepting { .. } => Arc::new(Domain::new(self.verbs, context)?),
             Side::Connecting => Domain::shared(self.verbs, context)?,

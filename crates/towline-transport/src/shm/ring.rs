@@ -72,7 +72,7 @@ impl<M: Memory> Producer<M> {
         Self { memory, tail, head }
     }
 
-    /// What the ring consists of.
+    /// The memory of the ring.
     pub fn memory(&self) -> &M {
         &self.memory
     }
@@ -159,7 +159,7 @@ impl<M: Memory> Consumer<M> {
         Self { memory, head }
     }
 
-    /// What the ring consists of.
+    /// The memory of the ring.
     pub fn memory(&self) -> &M {
         &self.memory
     }

@@ -28,7 +28,7 @@ const GLANCE: Duration = Duration::from_micros(20);
 const GLANCING_CORES: usize = 4;
 /// Reads of the bell at once.
 const RINGS_HEARD: u32 = 16;
-/// What the other process has left is there for a peer to fetch for so long.
+/// A peer may fetch for so long after the other process has closed its end.
 const LEFT_PERIOD: Duration = Duration::from_secs(60);
 
 /// The thread's own. The other process has the other end of `rings`.
@@ -44,7 +44,7 @@ pub(super) struct Ferry {
     placed_to: u64,
     /// The first byte that has come did not fit.
     blocked: bool,
-    /// When the other process has closed its end.
+    /// The time at which the other process has closed its end.
     gone: Option<Instant>,
 }
 
@@ -74,7 +74,7 @@ impl Ferry {
         let mut state = stream.lock();
         stream.progress(&mut state);
         state.told_at = u64::from(up.capacity) / 4;
-        // What has come and was not read goes into the ring.
+        // Bytes that have come and were not read go into the ring.
         let (base, down_base) = (state.taken, state.sent);
         let grant = Grant { base, up, down }.encode();
         if !stream.post_control(&mut state, GRANT, &grant) {
@@ -150,7 +150,7 @@ impl Ferry {
         Ok(self.send_out()? || came)
     }
 
-    /// What has come, into the ring.
+    /// Carries bytes of the peer into the ring.
     fn take_in(&mut self) -> Result<bool, Ended> {
         let stream = Arc::clone(&self.stream);
         let mut state = stream.lock();
@@ -210,7 +210,7 @@ impl Ferry {
         state.sent - state.peer_taken.max(self.down_base)
     }
 
-    /// What the other process has put, to the peer.
+    /// Carries bytes of the other process to the peer.
     fn send_out(&mut self) -> Result<bool, Ended> {
         let mut any = false;
         let mut state = self.stream.lock();
@@ -305,7 +305,7 @@ impl Ferry {
     }
 
     fn ring(&self) {
-        // Where it is full, the other process has yet to hear; where it is closed, `hear` tells.
+        // A full bell has yet to be heard; a closed one is found by `hear`.
         let _ = rustix::net::send(
             &self.rings.socket,
             &[0],
