@@ -202,12 +202,21 @@ impl Client {
     }
 
     fn post<'a, R: Request<'a>>(&self, request: &R) -> u64 {
-        let (number, _) = self.outbox.post(R::ID, |out| request.encode(out));
+        let number = self.hold(request);
+        self.send_held();
+        number
+    }
+
+    /// Has a request go with the next one that is posted.
+    fn hold<'a, R: Request<'a>>(&self, request: &R) -> u64 {
+        self.outbox.post(R::ID, |out| request.encode(out)).0
+    }
+
+    fn send_held(&self) {
         // A worker that has closed the session does not take it.
         let _ = self
             .outbox
             .flush(|| 0, |bytes| self.command.send(&[IoSlice::new(bytes)]));
-        number
     }
 
     fn wait<T>(&self, what: &str, found: impl Fn(&mut Inbox) -> Option<T>) -> T {
@@ -397,6 +406,11 @@ impl Client {
         if let Some(null) = &self.null {
             assert_eq!(null.allocated_bytes(), 0, "memory is left behind");
             assert_eq!(null.live_objects(), 0, "objects are left behind");
+            assert_eq!(
+                null.stray_queries(),
+                0,
+                "streams were asked after their end"
+            );
         }
     }
 }
@@ -702,6 +716,23 @@ fn work_after_a_wait_counts_for_the_next_wait_for_all() {
     client.write(B, memory, &1_u32.to_le_bytes());
     assert_eq!(client.status_of(number), CUDA_SUCCESS);
     assert!(!early, "the kernel had not ended");
+    client.leave();
+}
+
+#[test]
+fn stream_that_ends_behind_a_wait_for_all_is_asked_nothing_more() {
+    let client = Client::new();
+    let memory = client.allocate(64);
+    client.write(B, memory, &[0; 4]);
+    assert_eq!(client.synchronize(B), CUDA_SUCCESS);
+    for (number, stream) in [(0, A), (1, B)] {
+        client.launch(ADD_ONE, stream, &params(memory, &[number]));
+        // In one frame, as of two threads of the program.
+        let waited = client.hold(&wire::SynchronizeContext { context: CONTEXT });
+        client.post(&wire::StreamDestroyV2 { hStream: stream });
+        assert_eq!(client.status_of(waited), CUDA_SUCCESS);
+    }
+    assert_eq!(client.failures(), []);
     client.leave();
 }
 

@@ -99,8 +99,8 @@ pub(super) const STAGES: &[Stage] = &[
         name: "tests-looking",
         tiers: TEST,
         needs: &["tests"],
-        command: "TOWLINE_SPIN_US=50 cargo test --workspace --locked --no-fail-fast --test arrays --test boxes --test faults --test graphs \
-            --test heap --test images --test links --test mirrors --test null --test operations --test peers --test rebuild \
+        command: "TOWLINE_SPIN_US=50 cargo test --workspace --locked --no-fail-fast --test arrays --test boxes --test cuda --test faults \
+            --test graphs --test heap --test images --test links --test mirrors --test null --test operations --test peers --test rebuild \
             --test registered --test round_trips --test servers --test shared --test sharing --test transfers --test waits",
         ..STAGE
     },

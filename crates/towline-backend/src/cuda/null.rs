@@ -54,6 +54,7 @@ pub struct NullCuda {
     /// What images are refused with; success where they are not.
     refusal: AtomicI32,
     waits: AtomicUsize,
+    stray_queries: AtomicUsize,
 }
 
 /// What lives on the devices.
@@ -146,12 +147,18 @@ impl NullCuda {
             next: AtomicUsize::new(1),
             refusal: AtomicI32::new(CUDA_SUCCESS),
             waits: AtomicUsize::new(0),
+            stray_queries: AtomicUsize::new(0),
         }
     }
 
     /// Has every image from now on be refused with this status, until it is that of success.
     pub fn refuse_images(&self, status: CUresult) {
         self.refusal.store(status, Ordering::Relaxed);
+    }
+
+    /// Questions after streams that do not live. A genuine driver need not survive one.
+    pub fn stray_queries(&self) -> usize {
+        self.stray_queries.load(Ordering::Relaxed)
     }
 
     /// Objects that live, pinned memory and references to primary contexts counted.
@@ -882,7 +889,10 @@ impl CudaApi for NullCuda {
     }
     unsafe fn cuStreamQuery(&self, stream: CUstream) -> CUresult {
         match self.queue(stream) {
-            Err(status) => status,
+            Err(status) => {
+                self.stray_queries.fetch_add(1, Ordering::Relaxed);
+                status
+            }
             Ok(queue) if self.streams.is_idle(&queue) => self.streams.status(),
             Ok(_) => CUDA_ERROR_NOT_READY,
         }
