@@ -8,9 +8,11 @@ mod legacy;
 mod relay;
 mod structures;
 
+use std::sync::atomic::Ordering;
+
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_client::cuda::DeviceBox;
+use towline_client::cuda::{DeviceBox, Source};
 use towline_client::raw::HostPtr;
 
 use crate::driver::{Driver, lock, read};
@@ -81,11 +83,11 @@ impl Driver {
             };
         }
         self.settle_pin(source.addr(), size)?;
-        // Pageable memory may change as soon as the call returns, pinned memory only once the stream has been there.
         let captured =
             mode != Mode::Async || !read(&self.memory).is_pinned(source.addr() as u64, size);
+        let state = self.state_of_source(captured);
         let (session, actor) = (acting.session, acting.actor);
-        session.write(actor, call, stream.0, address, source, size, captured)?;
+        session.write(actor, call, stream.0, address, source, size, state)?;
         let is_noticed = self.is_noticed(Some(address), None);
         match mode {
             // The driver tells at once of memory that there is not.
@@ -99,6 +101,16 @@ impl Driver {
             _ => acting.touch(stream),
         };
         Ok(())
+    }
+
+    /// Pageable memory may change as soon as the call returns, pinned memory only once the stream has been there, but for what functions
+    /// before the copy write.
+    fn state_of_source(&self, fleeting: bool) -> Source {
+        match (fleeting, self.functions_due.load(Ordering::Acquire)) {
+            (true, _) => Source::Fleeting,
+            (false, 0) => Source::Still,
+            (false, _) => Source::Awaited,
+        }
     }
 
     fn to_host(

@@ -70,6 +70,8 @@ pub struct Driver {
     pub(crate) host_calls: HostCalls,
     /// For jobs of ours at a stream's turn: the application's functions may wait for what these let go on.
     pub(crate) own_calls: HostCalls,
+    /// Functions of the host that streams and graphs are to come to, or that run.
+    pub(crate) functions_due: Arc<AtomicUsize>,
     pub(crate) communicators: Communicators,
     pub(crate) graphs: Mutex<Graphs>,
     /// Captures that are under way.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -501,6 +502,7 @@ impl Driver {
         run: impl FnOnce(CUresult) + Send + 'static,
     ) -> Result<u64, CUresult> {
         let sender = calls.sender().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+        let due = Due::of(&self.functions_due);
         let session = Arc::downgrade(acting.session);
         let context = Arc::clone(&acting.context);
         let number = Arc::new(std::sync::OnceLock::<u64>::new());
@@ -509,6 +511,8 @@ impl Driver {
             .session
             .mark_behind_with(acting.actor, stream.0, move |ended| {
                 let job: Job = Box::new(move || {
+                    // What is posted behind this may take what the function has written.
+                    let _due = due;
                     let session: Option<Arc<Session>> = session.upgrade();
                     // It may have ended since. Who was told so may have given up what its functions would use.
                     let live = session.filter(|session| session.lost().is_none());
@@ -628,6 +632,22 @@ impl Driver {
                 unsafe { function(passed.0) };
             }
         })
+    }
+}
+
+/// A function that counts as due while this lives.
+struct Due(Arc<AtomicUsize>);
+
+impl Due {
+    fn of(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Due {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -773,3 +773,86 @@ fn kernel_behind_host_function_sees_what_it_changed() {
     program.unregister(&all);
     program.machine.leave();
 }
+
+/// The ways to have a small copy out of pinned memory.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    ToDevice,
+    Rows,
+    /// Registered memory to registered memory.
+    ToHost,
+}
+
+#[test]
+fn copy_behind_host_function_sees_what_it_changed() {
+    /// Comes late, as functions do that compute something.
+    unsafe extern "C" fn write(words: *mut c_void) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let words: *const [AtomicU32; 2] = words.cast_const().cast();
+        // SAFETY: the words live until the function has run.
+        unsafe { &*words }.iter().for_each(|word| set(word, 7));
+    }
+    let machines: [fn() -> Machine; 2] = [Machine::new, || Machine::on_this_host(&[1])];
+    for machine in machines {
+        let program = Program::on(machine());
+        let (driver, stream) = (&program.machine.driver, program.machine.stream());
+        let pinned = |words: &[AtomicU32]| {
+            // SAFETY: the words are there until they are unregistered.
+            let registered =
+                unsafe { driver.cuMemHostRegister_v2(begin(words), size_of_val(words), 0) };
+            assert_eq!(registered, CUDA_SUCCESS);
+        };
+        for way in [Way::ToDevice, Way::Rows, Way::ToHost] {
+            for count in [2, 1000, 16_000, 40_000] {
+                let (all, back) = (words(count), words(count));
+                pinned(&all);
+                pinned(&back);
+                let size = size_of_val(&*all);
+                let device = program.machine.filled(&vec![0; size]);
+                let rows = CUDA_MEMCPY2D {
+                    srcMemoryType: CU_MEMORYTYPE_HOST,
+                    srcHost: begin(&all),
+                    srcPitch: size / 2,
+                    dstMemoryType: CU_MEMORYTYPE_DEVICE,
+                    dstDevice: device,
+                    dstPitch: size / 2,
+                    WidthInBytes: size / 2,
+                    Height: 2,
+                    // SAFETY: a structure of numbers and pointers.
+                    ..unsafe { std::mem::zeroed() }
+                };
+                let addresses = [&all, &back].map(|words| begin(words).expose_provenance() as u64);
+                // SAFETY: the memory lives until all is done.
+                let posted = unsafe {
+                    [
+                        driver.cuLaunchHostFunc(stream, Some(write), begin(&all)),
+                        match way {
+                            Way::ToDevice => {
+                                driver.cuMemcpyHtoDAsync_v2(device, begin(&all), size, stream)
+                            }
+                            Way::Rows => driver.cuMemcpy2DAsync_v2(&raw const rows, stream),
+                            Way::ToHost => {
+                                driver.cuMemcpyAsync(addresses[1], addresses[0], size, stream)
+                            }
+                        },
+                        driver.cuStreamSynchronize(stream),
+                    ]
+                };
+                assert_eq!(posted, [CUDA_SUCCESS; 3], "{way:?}");
+                let seen = match way {
+                    Way::ToHost => [get(&back[0]), get(&back[1])],
+                    _ => {
+                        let bytes = program.machine.bytes(device, 8);
+                        let (words, _) = bytes.as_chunks::<4>();
+                        [words[0], words[1]].map(u32::from_le_bytes)
+                    }
+                };
+                assert_eq!(seen, [7; 2], "{way:?}, {count} words");
+                program.unregister(&all);
+                program.unregister(&back);
+                assert_eq!(program.free(device), CUDA_SUCCESS);
+            }
+        }
+        program.machine.leave();
+    }
+}

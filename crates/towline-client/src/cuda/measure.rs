@@ -59,7 +59,15 @@ impl Session {
         };
         for _ in 0..2 {
             let start = Instant::now();
-            self.write(actor, CALL, 0, address, memory, bytes, true)?;
+            self.write(
+                actor,
+                CALL,
+                0,
+                address,
+                memory,
+                bytes,
+                super::Source::Fleeting,
+            )?;
             self.read(actor, CALL, 0, address, first, 1, true)?;
             measured.to_device = measured.to_device.min(start.elapsed());
             let start = Instant::now();

@@ -50,7 +50,7 @@ pub use measure::Bandwidth;
 pub use moving::{MovedTo, Owner, Variable};
 pub use recipe::KeptImage;
 pub use shared::SharedHost;
-pub use transfer::{DeviceBox, HostRows};
+pub use transfer::{DeviceBox, HostRows, Source};
 
 /// CUDA's words.
 const CUDA: &Vocabulary = &Vocabulary {

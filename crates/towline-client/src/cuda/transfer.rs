@@ -96,9 +96,19 @@ impl HostRows {
     }
 }
 
+/// The state of host memory that is written to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// It may change as soon as the call returns, so that its bytes are taken before.
+    Fleeting,
+    /// It stays as it is until the stream has reached the copy.
+    Still,
+    /// A function of the host that the stream waits for may still write it: its bytes are taken when the stream has reached the copy.
+    Awaited,
+}
+
 impl Session {
-    /// Writes `size` bytes at `source` to device memory. With `captured` the source may be changed as soon as this returns, otherwise once the
-    /// stream has reached the copy.
+    /// Writes `size` bytes at `source` to device memory.
     pub fn write(
         &self,
         actor: Actor,
@@ -107,11 +117,11 @@ impl Session {
         address: u64,
         source: HostPtr,
         size: usize,
-        captured: bool,
+        state: Source,
     ) -> Result<(), i32> {
         self.settle_reads(source.addr(), size)?;
         let stream = wire::StreamHandle(stream);
-        if self.travels_inline(size) {
+        if state != Source::Awaited && self.travels_inline(size) {
             return self.post(
                 actor,
                 &wire::WriteInline {
@@ -124,7 +134,7 @@ impl Session {
             );
         }
         let (mut address, mut source, mut size) = (address, source, size);
-        if captured && self.stages() {
+        if state == Source::Fleeting && self.stages() {
             self.healthy()?;
             let from = source.start();
             // SAFETY: the contract of `HostPtr`.
@@ -149,7 +159,7 @@ impl Session {
                 payload,
             },
         );
-        self.captured(call, payload, posted, captured)
+        self.captured(call, payload, posted, state == Source::Fleeting)
     }
 
     /// Whether copies from and to pageable memory go through blocks that the worker shares.
@@ -290,7 +300,7 @@ impl Session {
         to: DeviceBox,
         from: HostRows,
         size: [usize; 3],
-        captured: bool,
+        state: Source,
     ) -> Result<(), i32> {
         let area = from.of(size);
         let (range, bytes) = (area.range(), area.size());
@@ -300,7 +310,7 @@ impl Session {
         let (place, linear) = (to.place(size), to.linear(size));
         let place = wire::List::Values(&place);
         let length = bytes as u64;
-        if self.travels_inline(bytes) {
+        if state != Source::Awaited && self.travels_inline(bytes) {
             let mut packed = Vec::with_capacity(bytes);
             // SAFETY: the contract of `HostPtr`.
             unsafe { area.gather(0, bytes, &mut packed) };
@@ -354,7 +364,7 @@ impl Session {
                 },
             ),
         };
-        self.captured(call, payload, posted, captured)
+        self.captured(call, payload, posted, state == Source::Fleeting)
     }
 
     /// As [`Self::read`], for a box of so many bytes, rows and slices.

@@ -248,10 +248,10 @@ impl Driver {
                     there.write_box(call, to, from, size)?;
                     return there.finish();
                 }
-                // Pageable memory may change as soon as the call returns, pinned memory only once the stream has been there.
                 let captured = mode != Mode::Async || !self.is_pinned(&from, size);
+                let state = self.state_of_source(captured);
                 let (session, actor) = (acting.session, acting.actor);
-                session.write_box(actor, call, stream.0, to, from, size, captured)?;
+                session.write_box(actor, call, stream.0, to, from, size, state)?;
                 let is_noticed = self.is_side_noticed(&given.to);
                 if mode == Mode::Sync && !is_noticed {
                     return self.note_written(&acting, stream);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_client::cuda::{Actor, DeviceBox, HostRows, Session};
+use towline_client::cuda::{Actor, DeviceBox, HostRows, Session, Source};
 use towline_client::raw::HostPtr;
 
 use crate::context::Context;
@@ -83,7 +83,7 @@ impl Port {
         size: usize,
     ) -> Result<(), CUresult> {
         let ((session, actor), stream) = (self.there()?, self.stream.0);
-        session.write(actor, call, stream, address, source, size, true)?;
+        session.write(actor, call, stream, address, source, size, Source::Fleeting)?;
         self.synchronise()
     }
 
@@ -106,7 +106,7 @@ impl Port {
         size: [usize; 3],
     ) -> Result<(), CUresult> {
         let ((session, actor), stream) = (self.there()?, self.stream.0);
-        session.write_box(actor, call, stream, to, from, size, true)
+        session.write_box(actor, call, stream, to, from, size, Source::Fleeting)
     }
 
     pub(super) fn read_box(

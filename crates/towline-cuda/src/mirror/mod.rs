@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_client::cuda::{Actor, Session};
+use towline_client::cuda::{Actor, Session, Source};
 use towline_client::raw::HostPtr;
 
 use crate::context::Context;
@@ -560,7 +560,15 @@ impl Mirror {
         let source = unsafe { HostPtr::new(self.region.source(bytes.start)) };
         let (actor, stream, session) = (actor(self.context), self.lane.stream, &self.session);
         let call = "managed memory";
-        session.write(actor, call, stream, address, source, bytes.len(), true)
+        session.write(
+            actor,
+            call,
+            stream,
+            address,
+            source,
+            bytes.len(),
+            Source::Fleeting,
+        )
     }
 
     /// Sends what the host has changed of a frozen block.

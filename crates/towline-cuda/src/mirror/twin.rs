@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
-use towline_client::cuda::Session;
+use towline_client::cuda::{Session, Source};
 use towline_client::pinned;
 use towline_client::raw::HostPtr;
 
@@ -94,7 +94,15 @@ impl Twin {
                 // SAFETY: the slice is readable, and captured when this has been written.
                 let start = unsafe { HostPtr::new(bytes.as_ptr()) };
                 let (own, call) = (actor(self.context), "registered memory");
-                session.write(own, call, stream, address, start, bytes.len(), true)?;
+                session.write(
+                    own,
+                    call,
+                    stream,
+                    address,
+                    start,
+                    bytes.len(),
+                    Source::Fleeting,
+                )?;
             }
             part.known = now;
             sent = true;

@@ -169,11 +169,19 @@ impl Session {
         let source = unsafe { HostPtr::new(from.as_ptr().cast_mut()) };
         let done = match part {
             Part::Bytes(address, size) => {
-                self.write(actor, "rebuild", 0, address, source, size, true)
+                self.write(actor, "rebuild", 0, address, source, size, Source::Fleeting)
             }
             Part::Rows(array, [row, slice], [width, rows]) => {
                 let (to, from) = boxed(array, [row, slice], [width, rows], source);
-                self.write_box(actor, "rebuild", 0, to, from, [width, rows, 1], true)
+                self.write_box(
+                    actor,
+                    "rebuild",
+                    0,
+                    to,
+                    from,
+                    [width, rows, 1],
+                    Source::Fleeting,
+                )
             }
         };
         done.map_err(|status| self.refused("a write of contents", status))
