@@ -511,7 +511,7 @@ impl Driver {
             .session
             .mark_behind_with(acting.actor, stream.0, move |ended| {
                 let job: Job = Box::new(move || {
-                    // What is posted behind this may take what the function has written.
+                    // Copies that are posted behind this may take the bytes that the function has written.
                     let _due = due;
                     let session: Option<Arc<Session>> = session.upgrade();
                     // It may have ended since. Who was told so may have given up what its functions would use.
