@@ -115,15 +115,7 @@ impl Driver {
         fits.inspect_err(|_| captured.iter().for_each(Captured::invalidate))?;
         let mut block = arguments.pack(|| self.parameters(&known))?;
         self.before_launch(&acting, &mut block)?;
-        if let Some(captured) = captured {
-            let (context, words) = (acting.context.number, attributes.to_vec());
-            let places = self.parameters(&known)?;
-            let names = [named, number];
-            let content = kernel_content(&known, places, names, context, shape, words, &block)?;
-            return captured.add_kernel(content);
-        }
-        let posting = acting.context.mirrored.posting();
-        self.before_work(&acting, stream)?;
+        let device = acting.context.device;
         let configuration = |grid: Option<[u32; 3]>| {
             let mut hasher = DefaultHasher::new();
             let (context, block, shared) = (acting.context.number, shape.block, shape.shared_bytes);
@@ -131,6 +123,27 @@ impl Driver {
             hasher.finish()
         };
         let (any_grid, this_grid) = (configuration(None), || configuration(Some(shape.grid)));
+        let is_accepted = || known.accepted(any_grid) || known.accepted(this_grid());
+        if let Some(captured) = captured {
+            let is_plain = attributes.is_empty() && required_cluster(&known, device).is_none();
+            if !is_plain && !is_accepted() {
+                let verdict = acting.judge_captured(&known, number, shape, &attributes);
+                verdict.map_err(|(status, ends)| {
+                    if ends {
+                        captured.invalidate();
+                    }
+                    status
+                })?;
+            }
+            let context = acting.context.number;
+            let words = attributes_of_node(&known, device, &attributes);
+            let places = self.parameters(&known)?;
+            let names = [named, number];
+            let content = kernel_content(&known, places, names, context, shape, words, &block)?;
+            return captured.add_kernel(content);
+        }
+        let posting = acting.context.mirrored.posting();
+        self.before_work(&acting, stream)?;
         let [grid_x, grid_y, grid_z] = shape.grid;
         let [block_x, block_y, block_z] = shape.block;
         macro_rules! request {
@@ -153,17 +166,15 @@ impl Driver {
             };
         }
         let begun = timeline::begin(&acting, stream);
-        if known.accepted(any_grid) || known.accepted(this_grid()) {
+        if is_accepted() {
             acting.post(&request!(Launch))?;
         } else {
             refuse_between_ranks(&known)?;
             acting.call_for("cuLaunchKernel", &request!(LaunchFirst))?;
-            known.accept(
-                match is_judged_by_grid(&known, acting.context.device, &attributes) {
-                    true => this_grid(),
-                    false => any_grid,
-                },
-            );
+            known.accept(match is_judged_by_grid(&known, device, &attributes) {
+                true => this_grid(),
+                false => any_grid,
+            });
         }
         timeline::end(begun, &acting, stream, || {
             String::from_utf8_lossy(&known.facts().name).into_owned()
@@ -209,8 +220,31 @@ fn is_judged_by_grid(known: &Known, device: CUdevice, attributes: &Attributes) -
                 | CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION
         )
     };
-    let width = known.attribute(device, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH);
-    given.any(is_together) || width.is_some_and(|width| width != 0)
+    given.any(is_together) || required_cluster(known, device).is_some()
+}
+
+/// The clusters that a function is compiled for, or that it was told to have: no launch of it has others.
+pub(crate) fn required_cluster(known: &Known, device: CUdevice) -> Option<[u32; 3]> {
+    let sides = [
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+        CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+    ];
+    let sides = sides.map(|side| known.attribute(device, side).unwrap_or(0));
+    (sides[0] > 0).then(|| sides.map(|side| side.max(1) as u32))
+}
+
+/// The attributes of a captured launch that its node has to be told: the driver refuses clusters of a node whose function requires some
+/// (seen with driver 580.159), and preferred ones that are none.
+fn attributes_of_node(known: &Known, device: CUdevice, attributes: &Attributes) -> Vec<u64> {
+    let requires = required_cluster(known, device).is_some();
+    let given = attributes.as_chunks::<ATTRIBUTE_WORDS>().0.iter();
+    let told = given.filter(|[id, value, ..]| match *id as CUlaunchAttributeID {
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => !requires,
+        CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION => *value as u32 != 0,
+        _ => true,
+    });
+    told.flatten().copied().collect()
 }
 
 /// The words of a launch attribute's value.

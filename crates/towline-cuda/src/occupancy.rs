@@ -4,7 +4,8 @@
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
-use crate::driver::Driver;
+use crate::driver::{Acting, Driver};
+use crate::image::Known;
 use crate::launch::{ATTRIBUTE_WORDS, Attributes, Shape};
 
 /// What can be asked; the numbers are the wire's.
@@ -18,7 +19,11 @@ pub(crate) enum Question {
     ActiveBlocks = 2,
     /// How much dynamic shared memory blocks can have.
     SharedMemory = 3,
+    /// What the driver says to the launch on a stream that captures: its status, and [`CAPTURE_ENDS`] where that costs the capture.
+    Captured = 4,
 }
+
+const CAPTURE_ENDS: i64 = 1 << 32;
 
 /// What is asked about a launch before it is one: its shape, then its attributes.
 pub(crate) fn launch_words(shape: Shape, attributes: &Attributes) -> Vec<u64> {
@@ -58,21 +63,7 @@ impl Driver {
         words: &[u64],
     ) -> Result<i64, CUresult> {
         let (acting, known, number) = self.at_function(function)?;
-        let (device, kind) = (acting.context.device, question as u32);
-        if let Some(answer) = known.occupancy(device, kind, words) {
-            return Ok(answer);
-        }
-        let request = wire::Occupancy {
-            kind,
-            function: wire::FunctionHandle(number),
-            count: words.len() as u32,
-            words: wire::List::Values(words),
-        };
-        let body = acting.call_for("cuOccupancy", &request)?;
-        let reply = wire::OccupancyReply::decode(&body).map_err(|_| acting.malformed())?;
-        let answer = reply.answer.ok_or_else(|| acting.malformed())?;
-        known.note_occupancy(device, kind, words, answer);
-        Ok(answer)
+        acting.answer_to(question, &known, number, words)
     }
 
     /// Blocks of so many threads that run at once on a multiprocessor.
@@ -129,6 +120,51 @@ impl Driver {
         let (threads, blocks) = best;
         let processors = of(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
         Ok((threads, blocks.saturating_mul(processors)))
+    }
+}
+
+impl Acting<'_> {
+    /// Asks the server, once for each question.
+    fn answer_to(
+        &self,
+        question: Question,
+        known: &Known,
+        number: u64,
+        words: &[u64],
+    ) -> Result<i64, CUresult> {
+        let (device, kind) = (self.context.device, question as u32);
+        if let Some(answer) = known.occupancy(device, kind, words) {
+            return Ok(answer);
+        }
+        let request = wire::Occupancy {
+            kind,
+            function: wire::FunctionHandle(number),
+            count: words.len() as u32,
+            words: wire::List::Values(words),
+        };
+        let body = self.call_for("cuOccupancy", &request)?;
+        let reply = wire::OccupancyReply::decode(&body).map_err(|_| self.malformed())?;
+        let answer = reply.answer.ok_or_else(|| self.malformed())?;
+        known.note_occupancy(device, kind, words, answer);
+        Ok(answer)
+    }
+
+    /// The driver's status for a launch while its stream captures, and whether the capture is worth nothing afterwards.
+    pub(crate) fn judge_captured(
+        &self,
+        known: &Known,
+        number: u64,
+        shape: Shape,
+        attributes: &Attributes,
+    ) -> Result<(), (CUresult, bool)> {
+        let words = launch_words(shape, attributes);
+        let answer = self
+            .answer_to(Question::Captured, known, number, &words)
+            .map_err(|status| (status, false))?;
+        match answer as CUresult {
+            CUDA_SUCCESS => Ok(()),
+            status => Err((status, answer & CAPTURE_ENDS != 0)),
+        }
     }
 }
 

@@ -136,6 +136,8 @@ struct State {
     physical: HashMap<u64, Arc<Physical>>,
     /// The context of each texture and surface, and whether it is a surface.
     bound: HashMap<u64, (usize, bool)>,
+    /// Streams that capture, and whether what was captured is worth something.
+    captures: HashMap<usize, bool>,
 }
 
 /// A context.

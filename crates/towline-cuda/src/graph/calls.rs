@@ -135,8 +135,15 @@ impl GraphCalls for Driver {
         hNode: CUgraphNode,
         attr: CUkernelNodeAttrID,
     ) -> Result<CUlaunchAttributeValue, CUresult> {
-        self.with_node(hNode, |node| match &node.content {
-            Content::Kernel(kernel) if is_node_attribute(attr) => {
+        let required = self.required_cluster_of(hNode)?;
+        self.with_node(hNode, |node| match (&node.content, required) {
+            (Content::Kernel(_), Some([width, height, depth]))
+                if attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION =>
+            {
+                let first = u64::from(width) | u64::from(height) << 32;
+                Ok(value_of(&[first, u64::from(depth), 0, 0, 0, 0, 0, 0]))
+            }
+            (Content::Kernel(kernel), _) if is_node_attribute(attr) => {
                 Ok(value_of(kernel.attribute(attr).unwrap_or(&[0; 8])))
             }
             _ => Err(CUDA_ERROR_INVALID_VALUE),
@@ -151,6 +158,10 @@ impl GraphCalls for Driver {
     ) -> Result<(), CUresult> {
         if attr == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        let requires = self.required_cluster_of(hNode)?.is_some();
+        if requires && attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION {
+            return Err(CUDA_ERROR_INVALID_CLUSTER_SIZE);
         }
         self.with_node(hNode, |node| match &mut node.content {
             Content::Kernel(kernel) if is_node_attribute(attr) => {

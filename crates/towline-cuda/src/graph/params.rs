@@ -11,7 +11,7 @@ use super::model::{Content, Copy, Deed, Dep, Given, HostRows, Kernel, Node, poin
 use crate::collective::refuse_between_ranks;
 use crate::driver::{Driver, lock, read};
 use crate::image::Known;
-use crate::launch::{ATTRIBUTE_WORDS, Shape};
+use crate::launch::{ATTRIBUTE_WORDS, Shape, required_cluster};
 use crate::operations;
 use crate::pack::{Arguments, Block};
 
@@ -99,6 +99,22 @@ pub(crate) fn kernel_content(
 }
 
 impl Driver {
+    /// The clusters that the function of a node requires; none of a node that is no launch.
+    pub(super) fn required_cluster_of(&self, node: CUgraphNode) -> Result<Option<[u32; 3]>, CUresult> {
+        let launch = self.with_node(node, |node| match &node.content {
+            Content::Kernel(kernel) => Ok(Some((kernel.named, kernel.work.context))),
+            _ => Ok(None),
+        })?;
+        let Some((named, context)) = launch else {
+            return Ok(None);
+        };
+        // A function or a context that is gone requires nothing more.
+        let (Ok(known), Ok(context)) = (self.function(named), self.context(context)) else {
+            return Ok(None);
+        };
+        Ok(required_cluster(&known, context.device))
+    }
+
     /// A launch as a node has it.
     pub(crate) fn given_kernel(
         &self,

@@ -333,3 +333,61 @@ fn nodes_copy_from_array_to_array() {
     assert_eq!(bench.read(to, 4), [1, 2, 3, 4]);
     bench.destroy(graph, exec);
 }
+
+/// The statuses are a GPU's, with driver 580.159.
+#[test]
+fn captured_launches_are_refused_as_launches() {
+    let bench = Bench::on_soft();
+    let (driver, stream) = (&bench.driver, bench.stream(NON_BLOCKING));
+    let function = together(&bench);
+    let mut address = bench.allocate(4);
+    let mut params: [*mut c_void; 1] = [(&raw mut address).cast()];
+    let mut captured = |blocks: u32| {
+        ok(bench.begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        let params = params.as_mut_ptr();
+        // SAFETY: the kernel has one parameter of this size.
+        let status = unsafe {
+            driver.cuLaunchCooperativeKernel(function, blocks, 1, 1, 32, 1, 1, 0, stream, params)
+        };
+        let (ended, graph) = bench.end(stream);
+        if !graph.is_null() {
+            destroy_graph(&bench, graph);
+        }
+        [status, ended]
+    };
+    assert_eq!(captured(1), [CUDA_SUCCESS; 2]);
+    let refused = [
+        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+        CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+    ];
+    assert_eq!([captured(1 << 20), captured(1 << 20)], [refused; 2]);
+    assert_eq!(captured(1), [CUDA_SUCCESS; 2]);
+}
+
+/// The statuses are a GPU's, with driver 580.159.
+#[test]
+fn required_clusters_are_their_functions() {
+    let bench = Bench::on_null();
+    let (driver, graph, address) = (&bench.driver, bench.graph(), bench.allocate(16));
+    let node = bench.add_kernel(graph, &[], bench.add_one, address, [1, 0]);
+    let told = |value: CUlaunchAttributeValue| {
+        let mut told = value;
+        let id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        // SAFETY: the value is a local.
+        unsafe {
+            let set = driver.cuGraphKernelNodeSetAttribute(node, id, &raw const value);
+            ok(driver.cuGraphKernelNodeGetAttribute(node, id, &raw mut told));
+            (set, told.clusterDim.x, told.clusterDim.y, told.clusterDim.z)
+        }
+    };
+    let mut wanted = CUlaunchAttributeValue { pad: [0; 64] };
+    // SAFETY: all bytes of the value are written.
+    let sides = unsafe { &mut wanted.clusterDim };
+    (sides.x, sides.y, sides.z) = (1, 1, 1);
+    assert_eq!(told(wanted), (CUDA_SUCCESS, 1, 1, 1));
+    let width = CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH;
+    // SAFETY: has no pointers but the function.
+    ok(unsafe { driver.cuFuncSetAttribute(bench.add_one, width, 4) });
+    assert_eq!(told(wanted), (CUDA_ERROR_INVALID_CLUSTER_SIZE, 4, 1, 1));
+    destroy_graph(&bench, graph);
+}

@@ -221,6 +221,14 @@ impl SoftCuda {
         let function = self.function(function.addr())?;
         // SAFETY: the caller's.
         let parameters = unsafe { self.parameters(&function, params, extra) }?;
+        if self.lock().captures.contains_key(&stream.addr()) {
+            let plan = self.plan(&function, shape, queue.context(), parameters);
+            let costs = plan.as_ref().err() == Some(&CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+            if costs {
+                self.lock().captures.insert(stream.addr(), false);
+            }
+            return plan.map(|_| ());
+        }
         self.launch(&function, shape, &queue, parameters)
     }
 
@@ -617,6 +625,28 @@ impl CudaApi for SoftCuda {
         let queue = self.lock().queues.remove(&stream.addr());
         let queue = queue.ok_or(CUDA_ERROR_INVALID_HANDLE);
         status(queue.map(|queue| self.streams.end(&queue)))
+    }
+    // Captures tell what launches would be refused; clients make graphs by themselves.
+    unsafe fn cuStreamBeginCapture_v2(
+        &self,
+        stream: CUstream,
+        _mode: CUstreamCaptureMode,
+    ) -> CUresult {
+        status(self.queue(stream).map(|_| {
+            self.lock().captures.insert(stream.addr(), true);
+        }))
+    }
+    unsafe fn cuStreamEndCapture(&self, stream: CUstream, graph: *mut CUgraph) -> CUresult {
+        match self.lock().captures.remove(&stream.addr()) {
+            None => CUDA_ERROR_ILLEGAL_STATE,
+            Some(is_sound) => {
+                put(graph, std::ptr::null_mut());
+                match is_sound {
+                    true => CUDA_SUCCESS,
+                    false => CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+                }
+            }
+        }
     }
     unsafe fn cuStreamSynchronize(&self, stream: CUstream) -> CUresult {
         status(

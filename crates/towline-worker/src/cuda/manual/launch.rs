@@ -19,6 +19,9 @@ use crate::turns::Admission;
 /// 64-bit words of a launch attribute: its number, and its 64 bytes.
 const ATTRIBUTE_WORDS: usize = size_of::<CUlaunchAttribute>() / size_of::<u64>();
 
+/// In the answer about a captured launch, beside its status: the capture is worth nothing afterwards.
+const CAPTURE_ENDS: i64 = 1 << 32;
+
 /// How a launch is laid out on the device.
 #[derive(Clone, Copy)]
 struct Shape {
@@ -464,7 +467,7 @@ impl Session {
         let words: Vec<u64> = request.words.iter().collect();
         let mut count = 0_i32;
         let status = match (request.kind, words.as_slice()) {
-            (kind @ (0 | 1), [gx, gy, gz, bx, by, bz, shared, attributes @ ..]) => {
+            (kind @ (0 | 1 | 4), [gx, gy, gz, bx, by, bz, shared, attributes @ ..]) => {
                 let shape = Shape {
                     grid: [*gx as u32, *gy as u32, *gz as u32],
                     block: [*bx as u32, *by as u32, *bz as u32],
@@ -474,6 +477,11 @@ impl Session {
                     Ok(attributes) => attributes,
                     Err(status) => return Ok(status),
                 };
+                if kind == 4 {
+                    let function = Raw(function.cast());
+                    *answer = self.captured_launch(function, shape, &mut attributes);
+                    return Ok(CUDA_SUCCESS);
+                }
                 let config = config(shape, std::ptr::null_mut(), &mut attributes);
                 let (config, place) = (&raw const config, &raw mut count);
                 if kind == 0 {
@@ -519,5 +527,40 @@ impl Session {
         };
         *answer = i64::from(count);
         Ok(status)
+    }
+
+    /// The driver's status for a launch on a stream that captures, and [`CAPTURE_ENDS`] where that costs the capture: asked of a stream
+    /// and a graph that are for this alone, with parameters of zeros, which nothing reads.
+    fn captured_launch(&self, function: Raw, shape: Shape, attributes: &mut [u64]) -> i64 {
+        let api = &*self.api;
+        let Some(layout) = self.shared.layout(function) else {
+            return 0;
+        };
+        let block = aligned(&vec![0; layout.bytes]);
+        let mut stream: CUstream = std::ptr::null_mut();
+        // SAFETY: one place for the stream.
+        if unsafe { api.cuStreamCreate(&raw mut stream, CU_STREAM_NON_BLOCKING) } != CUDA_SUCCESS {
+            return 0;
+        }
+        let mut answer = 0;
+        // SAFETY: the stream is ours.
+        let begun = unsafe { api.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED) };
+        if begun == CUDA_SUCCESS {
+            let parameters = (&block, layout.bytes);
+            let mut pointers = pointers(Some(&layout), &block);
+            let status = launch(api, function, stream, shape, attributes, parameters, &mut pointers);
+            let mut graph: CUgraph = std::ptr::null_mut();
+            // SAFETY: the stream is ours; one place for the graph.
+            let ended = unsafe { api.cuStreamEndCapture(stream, &raw mut graph) };
+            if !graph.is_null() {
+                // SAFETY: the graph is ours.
+                unsafe { api.cuGraphDestroy(graph) };
+            }
+            let ends = if ended == CUDA_SUCCESS { 0 } else { CAPTURE_ENDS };
+            answer = i64::from(status) | ends;
+        }
+        // SAFETY: the stream is ours, and ends once.
+        unsafe { api.cuStreamDestroy_v2(stream) };
+        answer
     }
 }
