@@ -1,6 +1,6 @@
 //! A `towline serve` process.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -193,9 +193,12 @@ impl Server {
     }
 }
 
-/// Two addresses of this machine that nobody listens at.
+/// Two addresses that nobody listens at, of a loopback address that this process alone uses: at 127.0.0.1 the kernel could give the
+/// ports to another before a server has them.
 pub(crate) fn free_addresses() -> [String; 2] {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    let own = Ipv4Addr::new(127, 64 | a, b, c);
+    let listeners = [(); 2].map(|()| TcpListener::bind((own, 0)).expect("a free port"));
     listeners.map(|listener| listener.local_addr().expect("it is bound").to_string())
 }
 
