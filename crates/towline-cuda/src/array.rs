@@ -55,7 +55,8 @@ impl Array {
         element_bytes(known.Format, known.NumChannels)
     }
 
-    /// Whether a box lies in it, at whole elements. Of a format whose layout is the driver's own, the driver judges.
+    /// Whether a box of bytes, rows and layers lies in it: it may begin and end within elements (seen with driver 580.159). Of a format
+    /// whose layout is the driver's own, the driver judges.
     pub(crate) fn holds(&self, start: [usize; 3], size: [usize; 3]) -> bool {
         let (Some(known), Some(element)) = (&self.descriptor, self.element()) else {
             return true;
@@ -66,9 +67,7 @@ impl Array {
             known.Depth.max(1),
         ];
         let mut sides = start.iter().zip(size).zip(limits);
-        let inside = sides
-            .all(|((start, size), limit)| start.checked_add(size).is_some_and(|end| end <= limit));
-        inside && start[0].is_multiple_of(element) && size[0].is_multiple_of(element)
+        sides.all(|((start, size), limit)| start.checked_add(size).is_some_and(|end| end <= limit))
     }
 }
 
@@ -334,13 +333,13 @@ mod tests {
     }
 
     #[test]
-    fn a_box_lies_in_an_array_at_whole_elements() {
+    fn a_box_lies_in_an_array() {
         let array = array(CU_AD_FORMAT_FLOAT, 2, [10, 4, 0]);
         assert!(array.holds([0, 0, 0], [80, 4, 1]));
         assert!(array.holds([72, 3, 0], [8, 1, 1]));
         assert!(!array.holds([0, 0, 0], [88, 1, 1]));
-        assert!(!array.holds([4, 0, 0], [8, 1, 1]));
-        assert!(!array.holds([0, 0, 0], [12, 1, 1]));
+        assert!(array.holds([4, 0, 0], [12, 1, 1]));
+        assert!(!array.holds([76, 0, 0], [8, 1, 1]));
         assert!(!array.holds([0, 1, 0], [8, 4, 1]));
         assert!(!array.holds([0, 0, 1], [8, 1, 1]));
         assert!(!array.holds([0, usize::MAX, 0], [8, 1, 1]));

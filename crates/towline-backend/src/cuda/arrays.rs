@@ -160,14 +160,12 @@ impl<M> Array<M> {
         self.descriptor.Height.max(1)
     }
 
-    /// Whether a box lies in it, at whole elements: its first byte of a row, row and slice, and its bytes of a row, rows and slices.
+    /// Whether a box lies in it: its first byte of a row, row and slice, and its bytes of a row, rows and slices.
     pub fn holds(&self, [x, y, z]: [usize; 3], [width, height, depth]: [usize; 3]) -> bool {
         let within = |start: usize, size: usize, limit: usize| {
             start.checked_add(size).is_some_and(|end| end <= limit)
         };
-        x.is_multiple_of(self.element)
-            && width.is_multiple_of(self.element)
-            && within(x, width, self.row_bytes())
+        within(x, width, self.row_bytes())
             && within(y, height, self.rows())
             && within(z, depth, self.descriptor.Depth.max(1))
     }
