@@ -53,6 +53,8 @@ pub struct NullCuda {
     next: AtomicUsize,
     /// What images are refused with; success where they are not.
     refusal: AtomicI32,
+    /// The same for contexts.
+    context_refusal: AtomicI32,
     waits: AtomicUsize,
     stray_queries: AtomicUsize,
 }
@@ -146,9 +148,15 @@ impl NullCuda {
             streams: Arc::default(),
             next: AtomicUsize::new(1),
             refusal: AtomicI32::new(CUDA_SUCCESS),
+            context_refusal: AtomicI32::new(CUDA_SUCCESS),
             waits: AtomicUsize::new(0),
             stray_queries: AtomicUsize::new(0),
         }
+    }
+
+    /// Has contexts refused with a status from now on, as by a device whose memory others have; with success no more.
+    pub fn refuse_contexts(&self, status: CUresult) {
+        self.context_refusal.store(status, Ordering::Relaxed);
     }
 
     /// Has every image from now on be refused with this status, until it is that of success.
@@ -495,6 +503,10 @@ impl CudaApi for NullCuda {
         CUDA_SUCCESS
     }
     unsafe fn cuDevicePrimaryCtxRetain(&self, context: *mut CUcontext, dev: CUdevice) -> CUresult {
+        let refusal = self.context_refusal.load(Ordering::Relaxed);
+        if refusal != CUDA_SUCCESS {
+            return refusal;
+        }
         let handle = self.fresh();
         let mut state = self.lock();
         let primary = state.primaries.entry(dev).or_insert((0, handle));
@@ -529,6 +541,10 @@ impl CudaApi for NullCuda {
         _flags: u32,
         dev: CUdevice,
     ) -> CUresult {
+        let refusal = self.context_refusal.load(Ordering::Relaxed);
+        if refusal != CUDA_SUCCESS {
+            return refusal;
+        }
         let handle = self.fresh();
         self.lock().contexts.insert(handle, dev);
         CURRENT.set(handle);

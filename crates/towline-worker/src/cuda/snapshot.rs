@@ -9,9 +9,17 @@ use towline_backend::cuda::*;
 
 use super::ahead::is_shared;
 
-/// How long a context waits for memory: other processes may have all of it for a moment, and without a worker a program has no devices for as
-/// long as it lives.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a context waits for memory: processes that have just ended may have some for a moment.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Statuses of a driver that cannot make a context now, and may later; a driver without any memory says one of the first two. Programs
+/// are told of the device even so, and get the status when they ask for a context, as natively.
+const NOT_NOW: [CUresult; 3] = [
+    CUDA_ERROR_OUT_OF_MEMORY,
+    CUDA_ERROR_UNKNOWN,
+    CUDA_ERROR_DEVICE_UNAVAILABLE,
+];
+/// Priorities of streams where no context could be asked: those of all devices since compute capability 3.5 (seen with driver 580.159).
+const PRIORITIES: (i32, i32) = (0, -5);
 /// Between two attempts.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -84,17 +92,17 @@ pub(super) fn take(
         }
         let kind = |device: &Device| (device.name.clone(), device.total_bytes);
         let mut known = snapshot.devices.iter();
-        if let Some(alike) = known.find(|known| kind(known) == kind(&described)) {
+        let is_alike = |known: &&Device| kind(known) == kind(&described) && !known.limits.is_empty();
+        if let Some(alike) = known.find(is_alike) {
             described.limits = alike.limits.clone();
             described.priorities = alike.priorities;
+        } else if !ask_context(api, device, PATIENCE, &mut described)? {
+            described.priorities = PRIORITIES;
+        } else if devices.len() < contexts && is_shared(api, device) {
+            held.push(device);
         } else {
-            ask_context(api, device, &mut described)?;
-            if devices.len() < contexts && is_shared(api, device) {
-                held.push(device);
-            } else {
-                // SAFETY: the reference that the question took.
-                unsafe { api.cuDevicePrimaryCtxRelease_v2(device) };
-            }
+            // SAFETY: the reference that the question took.
+            unsafe { api.cuDevicePrimaryCtxRelease_v2(device) };
         }
         snapshot.devices.push(described);
         devices.push(device);
@@ -141,18 +149,25 @@ fn describe(api: &dyn CudaApi, device: CUdevice) -> Result<Device, CudaOpenError
     Ok(described)
 }
 
-/// Asks the primary context, and leaves a reference to it.
+/// Asks the primary context, and leaves a reference to it; false where there can be none now.
 fn ask_context(
     api: &dyn CudaApi,
     device: CUdevice,
+    patience: Duration,
     described: &mut Device,
-) -> Result<(), CudaOpenError> {
+) -> Result<bool, CudaOpenError> {
+    let call = "cuDevicePrimaryCtxRetain";
     let mut context: CUcontext = std::ptr::null_mut();
-    let status = once_there_is_memory(PATIENCE, || {
+    let status = once_possible(patience, || {
         // SAFETY: as in `take`, and so in all below.
         unsafe { api.cuDevicePrimaryCtxRetain(&raw mut context, device) }
     });
-    check("cuDevicePrimaryCtxRetain", status)?;
+    if NOT_NOW.contains(&status) {
+        let name = status_name(status).unwrap_or("an unknown error");
+        log::warn!("device {device} has no context now, and is offered without: {call} says {name}");
+        return Ok(false);
+    }
+    check(call, status)?;
     // SAFETY: as above.
     unsafe { api.cuCtxSetCurrent(context) };
     for limit in 0..CU_LIMIT_MAX {
@@ -170,18 +185,18 @@ fn ask_context(
     unsafe { api.cuCtxGetStreamPriorityRange(least, greatest) };
     // SAFETY: as above.
     unsafe { api.cuCtxSetCurrent(std::ptr::null_mut()) };
-    Ok(())
+    Ok(true)
 }
 
-/// Runs `ask` until it does not lack memory, for so long at most.
-fn once_there_is_memory(patience: Duration, mut ask: impl FnMut() -> CUresult) -> CUresult {
+/// Runs `ask` until the driver can do it, for so long at most.
+fn once_possible(patience: Duration, mut ask: impl FnMut() -> CUresult) -> CUresult {
     let since = Instant::now();
     loop {
         let status = ask();
-        if status != CUDA_ERROR_OUT_OF_MEMORY || since.elapsed() >= patience {
+        if !NOT_NOW.contains(&status) || since.elapsed() >= patience {
             return status;
         }
-        log::debug!("the device has no memory for a context; trying again");
+        log::debug!("the device has no context now; trying again");
         std::thread::sleep(RETRY.min(patience));
     }
 }
@@ -195,11 +210,13 @@ mod tests {
 
     #[test]
     fn full_device_is_asked_again() {
-        let mut answers = [CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS].into_iter();
-        let status = once_there_is_memory(PATIENCE, || answers.next().expect("two answers"));
-        assert_eq!(status, CUDA_SUCCESS);
+        for first in NOT_NOW {
+            let mut answers = [first, CUDA_SUCCESS].into_iter();
+            let status = once_possible(PATIENCE, || answers.next().expect("two answers"));
+            assert_eq!(status, CUDA_SUCCESS);
+        }
         let mut asked = 0;
-        let status = once_there_is_memory(Duration::ZERO, || {
+        let status = once_possible(Duration::ZERO, || {
             asked += 1;
             CUDA_ERROR_OUT_OF_MEMORY
         });
@@ -207,8 +224,21 @@ mod tests {
     }
 
     #[test]
+    fn device_without_memory_is_offered() {
+        let null = NullCuda::new(2);
+        null.refuse_contexts(CUDA_ERROR_UNKNOWN);
+        let taken = take(&null, false, &|ordinal, _| ordinal == 0, 1).unwrap();
+        assert_eq!((taken.devices, taken.held), (vec![0], vec![]));
+        let described = &taken.snapshot.devices[0];
+        assert!(described.limits.is_empty() && !described.attributes.is_empty());
+        assert_eq!(described.priorities, PRIORITIES);
+        null.refuse_contexts(CUDA_ERROR_ECC_UNCORRECTABLE);
+        assert!(take(&null, false, &|_, _| true, 1).is_err());
+    }
+
+    #[test]
     fn other_failures_are_final() {
-        let status = once_there_is_memory(PATIENCE, || CUDA_ERROR_NO_DEVICE);
+        let status = once_possible(PATIENCE, || CUDA_ERROR_NO_DEVICE);
         assert_eq!(status, CUDA_ERROR_NO_DEVICE);
     }
 
