@@ -63,6 +63,15 @@ impl Piece {
         })
     }
 
+    /// Whether there are several slices, and an end's hold fewer rows than the box. An end that says nothing of rows is the driver's to
+    /// judge.
+    pub(crate) fn is_taller_than_slices(&self) -> bool {
+        let mut ends = [self.source, self.target].into_iter();
+        let is_lower =
+            |end| matches!(end, End::Memory(_, _, rows) if rows > 0 && self.extent.height > rows);
+        self.extent.depth > 1 && ends.any(is_lower)
+    }
+
     /// The copy as the driver describes it.
     pub(crate) fn described(&self, kind: cudaMemcpyKind) -> Outcome<CUDA_MEMCPY3D> {
         let (from, to) = kinds(kind)?;
@@ -276,6 +285,42 @@ mod tests {
         ] {
             assert_eq!(format(&given), Err(cudaErrorInvalidChannelDescriptor));
         }
+    }
+
+    fn box_of(height: usize, depth: usize, rows: (usize, usize)) -> Piece {
+        let memory = std::ptr::without_provenance(64);
+        let origin = cudaPos { x: 0, y: 0, z: 0 };
+        Piece {
+            source: End::Memory(memory, 64, rows.0),
+            source_at: origin,
+            target: End::Memory(memory, 64, rows.1),
+            target_at: origin,
+            extent: cudaExtent {
+                width: 4,
+                height,
+                depth,
+            },
+            bytes: false,
+        }
+    }
+
+    #[test]
+    fn boxes_are_held_against_both_ends_slices() {
+        for (height, depth, rows, expected) in [
+            (4, 2, (4, 4), false),
+            (5, 2, (4, 5), true),
+            (5, 2, (5, 4), true),
+            (5, 1, (4, 4), false),
+            (5, 2, (0, 0), false),
+        ] {
+            let piece = box_of(height, depth, rows);
+            assert_eq!(piece.is_taller_than_slices(), expected, "{height} {rows:?}");
+        }
+        let array = Piece {
+            target: End::Array(std::ptr::without_provenance_mut(4), 1),
+            ..box_of(5, 2, (5, 0))
+        };
+        assert!(!array.is_taller_than_slices());
     }
 
     #[test]

@@ -69,20 +69,26 @@ pub(crate) fn take_last() -> cudaError_t {
     LAST.replace(cudaSuccess)
 }
 
-/// Runs a call and remembers its error.
+/// Runs a call and remembers its error. It runs twice where the first time finds the context of a device ended.
 pub fn guard(
     major: u32,
     name: &'static str,
     own: bool,
-    call: impl FnOnce(&'static Runtime) -> cudaError_t,
+    call: impl Fn(&'static Runtime) -> cudaError_t,
 ) -> cudaError_t {
-    let status = guard_unrecorded(major, name, own, call);
-    if status == cudaSuccess {
-        log::trace!("{name}");
-    } else {
-        LAST.set(status);
-        runtime(major).note(status);
-        log::debug!("{name}: {}", crate::manual::error::name(status));
+    let mut status = guard_unrecorded(major, name, own, &call);
+    // A device whose context has ended is started anew by the next call that needs one, which this one is.
+    if status == cudaErrorContextIsDestroyed && runtime(major).forget_ended() {
+        status = guard_unrecorded(major, name, own, &call);
+    }
+    match status {
+        cudaSuccess => log::trace!("{name}"),
+        // It says that work goes on, which is no error.
+        cudaErrorNotReady => log::trace!("{name}: not ready"),
+        error => {
+            LAST.set(error);
+            log::debug!("{name}: {}", crate::manual::error::name(error));
+        }
     }
     status
 }
@@ -170,6 +176,17 @@ mod tests {
         assert_eq!(last(), cudaErrorInvalidValue);
         assert_eq!(take_last(), cudaErrorInvalidValue);
         assert_eq!(last(), cudaSuccess);
+    }
+
+    #[test]
+    fn work_that_goes_on_is_no_error() {
+        let waiting = || guard(13, "test", false, |_| cudaErrorNotReady);
+        assert_eq!((waiting(), last()), (cudaErrorNotReady, cudaSuccess));
+        guard(13, "test", false, |_| cudaErrorInvalidValue);
+        assert_eq!(
+            (waiting(), take_last()),
+            (cudaErrorNotReady, cudaErrorInvalidValue)
+        );
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::call;
 use crate::code::Code;
 use crate::types::*;
 
+/// The greatest of the handles that mean default streams.
+const LAST_DEFAULT_STREAM: usize = 2;
+
 thread_local! {
     /// The device that the thread chose; 0 for one that did not.
     static DEVICE: Cell<i32> = const { Cell::new(0) };
@@ -48,14 +51,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Device {
     /// Its primary context, once retained.
     context: Mutex<Option<Context>>,
-    /// The one before it was reset, which other threads may still have current.
+    /// The one before it was reset or ended otherwise, which threads may still have current.
     before: Mutex<Option<Context>>,
     /// Flags for it.
     flags: AtomicI32,
     /// It was reset, from when on nothing is said of what its context maps until it has one.
     was_reset: AtomicBool,
-    /// The error after which its context is of no use any more.
-    sticky: AtomicI32,
 }
 
 /// A context of the driver, which any thread may make current.
@@ -128,11 +129,18 @@ impl Runtime {
         self.driver()
     }
 
-    /// The driver with a context that is current on this thread.
-    pub(crate) fn enter(&self) -> Outcome<&NativeCuda> {
+    /// The thread's current context, or NULL.
+    fn current(&self) -> Outcome<CUcontext> {
         let driver = self.start()?;
         let mut current = std::ptr::null_mut();
         call!(driver.cuCtxGetCurrent(&raw mut current));
+        Ok(current)
+    }
+
+    /// The driver with a context that is current on this thread.
+    pub(crate) fn enter(&self) -> Outcome<&NativeCuda> {
+        let driver = self.start()?;
+        let current = self.current()?;
         if current.is_null() {
             self.make_current(DEVICE.get())?;
         } else if let Some(device) = self.device_reset_under(current) {
@@ -142,7 +150,17 @@ impl Runtime {
         Ok(driver)
     }
 
-    /// The device whose primary context this was, where another thread has reset it.
+    /// The driver for a call in a stream, whose context does not become the thread's (seen with NVIDIA's library over driver 580.159).
+    pub(crate) fn enter_for(&self, stream: cudaStream_t) -> Outcome<&NativeCuda> {
+        // Default streams are those of the thread's context.
+        if stream.addr() > LAST_DEFAULT_STREAM {
+            self.start()
+        } else {
+            self.enter()
+        }
+    }
+
+    /// The device whose primary context this was, where that has ended.
     fn device_reset_under(&self, context: CUcontext) -> Option<i32> {
         let is = |device: &&Device| {
             let before = lock(&device.before).as_ref().map(|before| before.0);
@@ -178,9 +196,7 @@ impl Runtime {
     /// The device of the calling thread: that of its current context, else the one that it chose.
     pub(crate) fn thread_device(&self) -> Outcome<i32> {
         let driver = self.start()?;
-        let mut current = std::ptr::null_mut();
-        call!(driver.cuCtxGetCurrent(&raw mut current));
-        if current.is_null() {
+        if self.current()?.is_null() {
             return Ok(DEVICE.get());
         }
         let mut device = 0;
@@ -242,48 +258,88 @@ impl Runtime {
         Ok(self.state(ordinal)?.was_reset.load(Ordering::Relaxed))
     }
 
-    /// Destroys what the process has on the thread's device.
+    /// Destroys what the process has on the thread's device. A context that the program made itself keeps what it has, and the device
+    /// as well while such a one is current.
     pub(crate) fn reset(&self) -> Outcome {
         let ordinal = self.thread_device()?;
         let device = self.device(ordinal)?;
         let state = self.state(ordinal)?;
         let driver = self.start()?;
+        let current = self.current()?;
+        if self.is_programs_own(current, state, device)? {
+            return Ok(());
+        }
         let mut context = lock(&state.context);
-        if let Some(before) = context.take() {
+        let held = context.take();
+        // The program may hold it alone, and have it current.
+        if let Some(before) = held.or((!current.is_null()).then_some(Context(current))) {
             *lock(&state.before) = Some(before);
             call!(driver.cuCtxSetCurrent(std::ptr::null_mut()));
-            call!(driver.cuDevicePrimaryCtxRelease_v2(device));
+        }
+        if held.is_some() {
+            release(driver, device);
         }
         call!(driver.cuDevicePrimaryCtxReset_v2(device));
         state.flags.store(0, Ordering::Relaxed);
         state.was_reset.store(true, Ordering::Relaxed);
         self.code.show_again();
-        state.sticky.store(cudaSuccess, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Takes note of an error after which a device's context is of no use.
-    pub(crate) fn note(&self, error: cudaError_t) {
-        if !is_sticky(error) {
-            return;
+    /// Whether the thread's current context is neither the device's primary one nor was it: the program made it.
+    fn is_programs_own(
+        &self,
+        current: CUcontext,
+        state: &Device,
+        device: CUdevice,
+    ) -> Outcome<bool> {
+        let driver = self.start()?;
+        let is_current = |context: &Mutex<Option<Context>>| {
+            let context = lock(context);
+            context.is_some_and(|context| context.0 == current)
+        };
+        if current.is_null() || is_current(&state.context) || is_current(&state.before) {
+            return Ok(false);
         }
-        // An error of this kind comes from a driver that has started; asking it again would only tell the same.
-        if let Some(Ok(devices)) = self.devices.get() {
-            let device = usize::try_from(DEVICE.get()).ok();
-            if let Some(device) = device.and_then(|at| devices.get(at)) {
-                device.sticky.store(error, Ordering::Relaxed);
-            }
+        // The program may have retained the primary one itself, which then lives.
+        if !is_active(driver, device)? {
+            return Ok(true);
         }
+        let mut primary = std::ptr::null_mut();
+        call!(driver.cuDevicePrimaryCtxRetain(&raw mut primary, device));
+        release(driver, device);
+        Ok(primary != current)
     }
 
-    /// The error after which the thread's device is of no use, if there was one.
-    pub(crate) fn sticky(&self) -> cudaError_t {
-        match self.devices.get() {
-            Some(Ok(_)) => self
-                .state(DEVICE.get())
-                .map_or(cudaSuccess, |device| device.sticky.load(Ordering::Relaxed)),
-            _ => cudaSuccess,
+    /// Forgets primary contexts that the program ended by the driver API, so that the next call which needs one starts it anew. Answers
+    /// whether there were any.
+    pub(crate) fn forget_ended(&self) -> bool {
+        let Some(Ok(devices)) = self.devices.get() else {
+            return false;
+        };
+        let devices = (0..).zip(devices);
+        let ended = devices.filter(|(ordinal, state)| {
+            let forgotten = self.forget_if_ended(*ordinal, state);
+            forgotten.unwrap_or(false)
+        });
+        let is_any = ended.count() > 0;
+        if is_any {
+            self.code.show_again();
         }
+        is_any
+    }
+
+    fn forget_if_ended(&self, ordinal: i32, state: &Device) -> Outcome<bool> {
+        let device = self.device(ordinal)?;
+        let driver = self.start()?;
+        let mut context = lock(&state.context);
+        if context.is_none() || is_active(driver, device)? {
+            return Ok(false);
+        }
+        *lock(&state.before) = context.take();
+        release(driver, device);
+        state.was_reset.store(true, Ordering::Relaxed);
+        Ok(true)
     }
 
     /// The version of CUDA that the driver supports; 0 without a driver. Initialises nothing: a program may fork after it.
@@ -300,21 +356,17 @@ impl Runtime {
     }
 }
 
-/// Errors that a context does not recover from.
-fn is_sticky(error: cudaError_t) -> bool {
-    matches!(
-        error,
-        cudaErrorECCUncorrectable
-            | cudaErrorIllegalAddress
-            | cudaErrorLaunchTimeout
-            | cudaErrorAssert
-            | cudaErrorHardwareStackError
-            | cudaErrorIllegalInstruction
-            | cudaErrorMisalignedAddress
-            | cudaErrorInvalidAddressSpace
-            | cudaErrorInvalidPc
-            | cudaErrorLaunchFailure
-    )
+/// Whether a device's primary context lives.
+fn is_active(driver: &NativeCuda, device: CUdevice) -> Outcome<bool> {
+    let (mut flags, mut active) = (0, 0);
+    call!(driver.cuDevicePrimaryCtxGetState(device, &raw mut flags, &raw mut active));
+    Ok(active != 0)
+}
+
+/// Gives up a use of a device's primary context. A program that released more often than it retained has taken it already.
+fn release(driver: &NativeCuda, device: CUdevice) {
+    // SAFETY: a plain number.
+    let _ = unsafe { driver.cuDevicePrimaryCtxRelease_v2(device) };
 }
 
 fn version_of(driver: &NativeCuda) -> Outcome<i32> {

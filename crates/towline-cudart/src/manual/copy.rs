@@ -190,6 +190,9 @@ impl Runtime {
         };
         let copy = piece.described(parms.kind)?;
         if copy.Height > 0 && copy.Depth > 0 {
+            if copy.WidthInBytes > 0 && piece.is_taller_than_slices() {
+                return Err(cudaErrorInvalidPitchValue);
+            }
             for (pointer, pitch) in piece.memory() {
                 if copy.WidthInBytes > pitch && (copy.Height > 1 || copy.Depth > 1) {
                     return Err(cudaErrorInvalidPitchValue);

@@ -17,19 +17,14 @@ pub(crate) fn name(error: cudaError_t) -> &'static str {
 }
 
 impl Runtime {
-    /// The error that ended the thread's device comes again once a later one was asked for.
+    /// Forgets also an error after which a device is of no use, which other calls go on to tell (seen with NVIDIA's library over driver
+    /// 580.159).
     pub unsafe fn cudaGetLastError(&self) -> cudaError_t {
-        match crate::guard::take_last() {
-            cudaSuccess => self.sticky(),
-            last => last,
-        }
+        crate::guard::take_last()
     }
 
     pub unsafe fn cudaPeekAtLastError(&self) -> cudaError_t {
-        match crate::guard::last() {
-            cudaSuccess => self.sticky(),
-            last => last,
-        }
+        crate::guard::last()
     }
 
     pub unsafe fn cudaGetErrorName(&self, error: cudaError_t) -> *const c_char {

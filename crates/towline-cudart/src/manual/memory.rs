@@ -60,7 +60,7 @@ impl Runtime {
         hStream: cudaStream_t,
     ) -> cudaError_t {
         status(|| {
-            let driver = self.enter()?;
+            let driver = self.enter_for(hStream)?;
             if devPtr.is_null() {
                 return Err(cudaErrorInvalidValue);
             }
