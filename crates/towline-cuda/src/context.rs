@@ -292,7 +292,11 @@ impl ContextCalls for Driver {
                 let request = wire::PrimaryReset {
                     device: device.ordinal,
                 };
-                session.call(Actor::default(), "cuDevicePrimaryCtxReset", &request)?;
+                let reset = session.call(Actor::default(), "cuDevicePrimaryCtxReset", &request);
+                // After a fault too a reset ends the context, and the device is of no use as before (seen with driver 580.159).
+                if session.fault().is_none() {
+                    reset?;
+                }
                 self.drop_context(context.number);
             }
             // Seen with driver 580.159.

@@ -425,6 +425,7 @@ impl Driver {
             false => address,
         };
         self.expect_within(address, bytes)?;
+        self.expect_on_device(address)?;
         let _posting = acting.context.mirrored.posting();
         self.before_use(&acting, stream, address, bytes)?;
         let mut request = wire::Memset {

@@ -295,7 +295,7 @@ impl Driver {
         self.ready()?;
         self.safe_in_captures()?;
         if address == 0 {
-            return Ok(());
+            return self.unbroken();
         }
         self.expect_allocated(address)?;
         let found = match read(&self.memory).find(address) {
@@ -426,7 +426,7 @@ impl Driver {
         let address = start.addr() as u64;
         if address == 0 {
             // As cuMemFree: CUDA's runtime passes NULL on.
-            return Ok(());
+            return self.unbroken();
         }
         let mut ranges = write(&self.memory);
         let size = match ranges.0.get(&address) {
@@ -440,10 +440,19 @@ impl Driver {
         ranges.0.remove(&address);
         drop(ranges);
         self.settle_host(address, size)?;
-        if self.unshare_host(start.addr())? {
-            return Ok(());
+        if !self.unshare_host(start.addr())? {
+            self.unmap_pinned(address, size)?;
         }
-        self.unmap_pinned(address, size)
+        self.unbroken()
+    }
+
+    /// The fault of the current context's device, which calls that free answer too (seen with driver 580.159).
+    fn unbroken(&self) -> Result<(), CUresult> {
+        match self.session_for(0) {
+            Ok(acting) => acting.session.fault().map_or(Ok(()), Err),
+            // Nothing has failed where there is no context.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Waits until nothing is on its way into host memory that goes out of use, nor out of it.
@@ -971,8 +980,13 @@ impl MemoryCalls for Driver {
             }
             let start = p.addr() as u64;
             let mut ranges = write(&self.memory);
-            if ranges.overlaps(start, bytesize as u64) {
-                return Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+            match ranges.first_of(start, bytesize).map(|range| range.kind) {
+                None => {}
+                Some(Kind::Registered(_)) => {
+                    return Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+                }
+                // Memory that CUDA gave (seen with driver 580.159).
+                Some(_) => return Err(CUDA_ERROR_INVALID_VALUE),
             }
             if !is_mapped(p.addr(), bytesize) {
                 return Err(CUDA_ERROR_INVALID_VALUE);

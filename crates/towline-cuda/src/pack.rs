@@ -43,7 +43,7 @@ impl Arguments<'_> {
         };
         match (params.is_null(), extra.is_null()) {
             (false, false) => return Err(CUDA_ERROR_INVALID_VALUE),
-            (true, false) => return named(extra),
+            (true, false) => return within(named(extra)?, parameters()),
             (_, true) => {}
         }
         let parameters = parameters()?;
@@ -61,6 +61,23 @@ impl Arguments<'_> {
         }
         Ok(block)
     }
+}
+
+/// Alignment of the widest scalars, to which a structure of parameters may have been rounded up.
+const ROUNDED: usize = 8;
+
+/// A block for a function with these parameters, where they are known: a shorter one is taken, and a longer one has no room (seen with
+/// driver 580.159).
+fn within(mut block: Block, parameters: Result<&[Parameter], CUresult>) -> Result<Block, CUresult> {
+    let Ok(parameters) = parameters else {
+        return Ok(block);
+    };
+    let wanted = parameters.last().map_or(0, Parameter::end);
+    if block.len() > wanted.next_multiple_of(ROUNDED) {
+        return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    }
+    block.resize(block.len().max(wanted), 0);
+    Ok(block)
 }
 
 /// The block that a list of names and values leads to.
@@ -142,6 +159,30 @@ mod tests {
             let block = given.pack(|| Err(CUDA_ERROR_UNKNOWN)).unwrap();
             prop_assert_eq!(block.as_slice(), bytes.as_slice());
         }
+    }
+
+    /// The statuses are a GPU's, with driver 580.159.
+    #[test]
+    fn packed_block_is_held_against_parameters() {
+        let parameters = [
+            Parameter { offset: 0, size: 8 },
+            Parameter { offset: 8, size: 4 },
+        ];
+        let bytes: Vec<u8> = (1..=17).collect();
+        let packed = |mut size: usize| {
+            let mut extra = [
+                std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_POINTER),
+                bytes.as_ptr().cast_mut().cast(),
+                std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_SIZE),
+                (&raw mut size).cast::<c_void>(),
+                std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
+            ];
+            given(std::ptr::null_mut(), extra.as_mut_ptr()).pack(|| Ok(&parameters))
+        };
+        let short = packed(10).unwrap();
+        assert_eq!((short.len(), &short[..10]), (12, &bytes[..10]));
+        assert_eq!([12, 16].map(|size| packed(size).unwrap().len()), [12, 16]);
+        assert_eq!(packed(17).err(), Some(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES));
     }
 
     #[test]

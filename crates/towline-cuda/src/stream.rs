@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ use crate::thread::{self, OwnStream};
 pub(crate) struct Stream {
     pub(crate) context: u64,
     flags: u32,
-    priority: i32,
+    priority: AtomicI32,
     id: u64,
 }
 
@@ -31,7 +31,11 @@ impl Stream {
     }
 
     pub(crate) fn priority(&self) -> i32 {
-        self.priority
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_priority(&self, priority: i32) {
+        self.priority.store(priority, Ordering::Relaxed);
     }
 }
 
@@ -370,6 +374,12 @@ impl Driver {
         acting.healthy(stream).map(|()| true)
     }
 
+    /// A device's priority nearest to a wanted one, as the driver takes what lies outside. Greater priorities are smaller numbers.
+    pub(crate) fn nearest_priority(&self, device: CUdevice, wanted: i32) -> Result<i32, CUresult> {
+        let (least, greatest) = self.device(device)?.facts.priorities;
+        Ok(wanted.clamp(greatest.min(least), least.max(greatest)))
+    }
+
     fn create_stream(&self, flags: u32, priority: Option<i32>) -> Result<CUstream, CUresult> {
         if flags & !CU_STREAM_NON_BLOCKING != 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -386,9 +396,7 @@ impl Driver {
                 0
             }
             Some(wanted) => {
-                let (least, greatest) = self.device(acting.context.device)?.facts.priorities;
-                // As the driver does: what lies outside is the nearest that there is. Greater priorities are smaller numbers.
-                let priority = wanted.clamp(greatest.min(least), least.max(greatest));
+                let priority = self.nearest_priority(acting.context.device, wanted)?;
                 acting.post(&wire::StreamCreateWithPriority {
                     phStream: handle,
                     flags,
@@ -404,7 +412,7 @@ impl Driver {
         let stream = Stream {
             context: acting.context.number,
             flags,
-            priority,
+            priority: AtomicI32::new(priority),
             id: self.new_id(),
         };
         write(&self.streams).insert(handle.0, Arc::new(stream));
@@ -468,7 +476,7 @@ impl Driver {
             return Ok(Arc::new(Stream {
                 context: context.number,
                 flags: 0,
-                priority: 0,
+                priority: AtomicI32::new(0),
                 // Both names of the default stream (seen with driver 580.159).
                 id: number.max(CU_STREAM_LEGACY),
             }));
@@ -883,7 +891,7 @@ impl StreamCalls for Driver {
     }
 
     fn cuStreamGetPriority(&self, hStream: CUstream) -> Result<i32, CUresult> {
-        self.describe_valid(hStream).map(|stream| stream.priority)
+        self.describe_valid(hStream).map(|stream| stream.priority())
     }
 
     fn cuStreamGetFlags(&self, hStream: CUstream) -> Result<u32, CUresult> {

@@ -6,10 +6,13 @@ use std::sync::Mutex;
 use towline_backend::cuda as wire;
 use towline_backend::cuda::*;
 
-use crate::driver::{Driver, lock};
+use crate::driver::{Driver, lock, read};
 
 /// The bytes of a value.
 type Value = [u8; 64];
+
+/// The value of a policy that nobody has set: no policy's (seen with driver 580.159).
+const UNSET_POLICY: i32 = -1;
 
 /// Attributes that were set, by context and stream.
 pub(crate) type StreamAttributes = Mutex<HashMap<(u64, u64), HashMap<CUstreamAttrID, Value>>>;
@@ -38,7 +41,7 @@ fn value(bytes: &Value) -> CUlaunchAttributeValue {
 fn initial(attribute: CUstreamAttrID, priority: i32) -> Value {
     let mut bytes = [0; 64];
     let first = match attribute {
-        CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY => CU_SYNC_POLICY_AUTO.to_ne_bytes(),
+        CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY => UNSET_POLICY.to_ne_bytes(),
         CU_LAUNCH_ATTRIBUTE_PRIORITY => priority.to_ne_bytes(),
         // Domain 0 for what is by default, 1 for what is remote.
         CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => [0, 1, 0, 0],
@@ -72,18 +75,19 @@ impl Driver {
                 let window = unsafe { value(given).accessPolicyWindow };
                 let most = CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE;
                 let most = self.device(device)?.attribute(most);
+                // Any property of hits is taken (seen with driver 580.159).
                 (0.0..=1.0).contains(&window.hitRatio)
                     && window.num_bytes as u64 <= most.max(0) as u64
-                    && window.hitProp <= CU_ACCESS_PROPERTY_PERSISTING
                     && window.missProp < CU_ACCESS_PROPERTY_PERSISTING
             }
             CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY => {
                 (CU_SYNC_POLICY_AUTO..=CU_SYNC_POLICY_BLOCKING_SYNC).contains(&(number as u32))
             }
-            CU_LAUNCH_ATTRIBUTE_PRIORITY => {
-                let (least, greatest) = self.device(device)?.facts.priorities;
-                // Greater priorities are smaller numbers.
-                (greatest..=least).contains(&number)
+            CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP => {
+                let count = CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT;
+                let count = self.device(device)?.attribute(count);
+                let is_one = |domain: &u8| count == 0 || i32::from(*domain) < count;
+                given[..2].iter().all(is_one)
             }
             CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN => {
                 number as u32 <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE
@@ -103,8 +107,17 @@ impl Driver {
         given: &CUlaunchAttributeValue,
     ) -> Result<(), CUresult> {
         let (acting, handle, _) = self.enqueue_on(stream)?;
-        let given = bytes(given);
+        let mut given = bytes(given);
         self.check_attribute(attribute, &given, acting.context.device)?;
+        if attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY {
+            let [a, b, c, d, ..] = given;
+            let wanted = i32::from_ne_bytes([a, b, c, d]);
+            let priority = self.nearest_priority(acting.context.device, wanted)?;
+            given[..4].copy_from_slice(&priority.to_ne_bytes());
+            if let Some(stream) = read(&self.streams).get(&handle.0) {
+                stream.set_priority(priority);
+            }
+        }
         // How this process waits is its own matter: the server waits in its own way.
         if attribute != CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY {
             acting.post(&wire::StreamAttribute {

@@ -25,6 +25,8 @@ on_every_device! {
     hints_about_caches_leave_no_failure
     wrong_arguments_are_told_as_on_a_gpu
     calls_beside_captures_are_told_as_on_a_gpu
+    mistakes_are_told_at_the_call
+    priorities_of_streams_can_be_set
     first_wrong_argument_is_told_as_on_a_gpu
     memory_is_described_as_on_a_gpu
 }
@@ -578,6 +580,60 @@ fn calls_beside_captures_are_told_as_on_a_gpu(machine: Machine) {
         let pool = &mut || driver.cuMemPoolGetAttribute(null_mut(), 4, place);
         let harmless = [CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS];
         assert_eq!(captured(relaxed, pool), harmless);
+    }
+    machine.leave();
+}
+
+/// The statuses are a GPU's, with driver 580.159.
+fn mistakes_are_told_at_the_call(machine: Machine) {
+    let (driver, mut own, mut pinned) = (&machine.driver, vec![1_u8; 4096], null_mut());
+    let (device, host) = (machine.allocate(4096), own.as_mut_ptr().cast::<c_void>());
+    // SAFETY: the memory is live, for all of them.
+    unsafe {
+        let allocated = driver.cuMemHostAlloc(&raw mut pinned, 4096, 0);
+        assert_eq!(allocated, CUDA_SUCCESS);
+        let there = without_provenance_mut(device as usize);
+        let refused = [
+            driver.cuMemHostRegister_v2(pinned, 4096, 0),
+            driver.cuMemHostRegister_v2(there, 4096, 0),
+        ];
+        assert_eq!(refused, [CUDA_ERROR_INVALID_VALUE; 2]);
+        assert_eq!(driver.cuMemHostRegister_v2(host, 4096, 0), CUDA_SUCCESS);
+        let again = driver.cuMemHostRegister_v2(host, 4096, 0);
+        assert_eq!(again, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+        let taken = [
+            driver.cuMemHostUnregister(host),
+            driver.cuMemFreeHost(pinned),
+            driver.cuTexObjectDestroy(0),
+            driver.cuSurfObjectDestroy(0x1234),
+        ];
+        assert_eq!(taken, [CUDA_SUCCESS; 4]);
+    }
+    machine.leave();
+}
+
+/// The nearest that there is, as a GPU has it with driver 580.159.
+fn priorities_of_streams_can_be_set(machine: Machine) {
+    let (driver, stream) = (&machine.driver, machine.stream());
+    let (mut least, mut greatest) = (0, 0);
+    // SAFETY: the places are locals.
+    let asked = unsafe { driver.cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest) };
+    assert_eq!(asked, CUDA_SUCCESS);
+    for (wanted, told) in [
+        (greatest, greatest),
+        (greatest - 7, greatest),
+        (least + 3, least),
+    ] {
+        let (mut value, mut now) = (CUlaunchAttributeValue { pad: [0; 64] }, 99);
+        value.priority = wanted;
+        // SAFETY: the value is a whole one; the place is a local.
+        let statuses = unsafe {
+            [
+                driver.cuStreamSetAttribute(stream, CU_LAUNCH_ATTRIBUTE_PRIORITY, &raw const value),
+                driver.cuStreamGetPriority(stream, &raw mut now),
+            ]
+        };
+        assert_eq!((statuses, now), ([CUDA_SUCCESS; 2], told));
     }
     machine.leave();
 }

@@ -293,6 +293,11 @@ impl Session {
         self.link().lost()
     }
 
+    /// The error that has ended the device's work for the session, if one has.
+    pub fn fault(&self) -> Option<i32> {
+        self.healthy().err()
+    }
+
     /// What every call answers from now on, if something has ended the session or the device's work for it.
     pub fn broken(&self) -> Option<i32> {
         let lost = || self.lost().map(|_| self.link().lost_status());

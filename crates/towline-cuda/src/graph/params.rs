@@ -100,7 +100,10 @@ pub(crate) fn kernel_content(
 
 impl Driver {
     /// The clusters that the function of a node requires; none of a node that is no launch.
-    pub(super) fn required_cluster_of(&self, node: CUgraphNode) -> Result<Option<[u32; 3]>, CUresult> {
+    pub(super) fn required_cluster_of(
+        &self,
+        node: CUgraphNode,
+    ) -> Result<Option<[u32; 3]>, CUresult> {
         let launch = self.with_node(node, |node| match &node.content {
             Content::Kernel(kernel) => Ok(Some((kernel.named, kernel.work.context))),
             _ => Ok(None),
@@ -138,6 +141,12 @@ impl Driver {
             shared_bytes: params.sharedMemBytes,
         };
         self.check(&known, shape, false, acting.context.device)?;
+        if let Some(cluster) = required_cluster(&known, acting.context.device) {
+            let mut sides = shape.grid.iter().zip(cluster);
+            if !sides.all(|(blocks, of)| blocks.is_multiple_of(of)) {
+                return Err(CUDA_ERROR_INVALID_CLUSTER_SIZE);
+            }
+        }
         let lists = [params.kernelParams, params.extra];
         // SAFETY: the parameters are vouched for.
         let [list, extra] = lists.map(|list| unsafe { Vouched::new(list) });

@@ -296,8 +296,20 @@ impl TextureCalls for Driver {
         &self,
         texObject: CUtexObject,
     ) -> Result<CUDA_RESOURCE_VIEW_DESC, CUresult> {
+        // A texture without a view is told to have an empty one (seen with driver 580.159).
+        let none = CUDA_RESOURCE_VIEW_DESC {
+            format: CU_RES_VIEW_FORMAT_NONE,
+            width: 0,
+            height: 0,
+            depth: 0,
+            firstMipmapLevel: 0,
+            lastMipmapLevel: 0,
+            firstLayer: 0,
+            lastLayer: 0,
+            reserved: [0; 16],
+        };
         let known = self.texture(texObject, false);
-        known.and_then(|known| known.view.ok_or(CUDA_ERROR_INVALID_VALUE))
+        known.map(|known| known.view.unwrap_or(none))
     }
 
     fn cuSurfObjectCreate(&self, pResDesc: &CUDA_RESOURCE_DESC) -> Result<CUsurfObject, CUresult> {

@@ -92,7 +92,8 @@ pub(super) fn take(
         }
         let kind = |device: &Device| (device.name.clone(), device.total_bytes);
         let mut known = snapshot.devices.iter();
-        let is_alike = |known: &&Device| kind(known) == kind(&described) && !known.limits.is_empty();
+        let is_alike =
+            |known: &&Device| kind(known) == kind(&described) && !known.limits.is_empty();
         if let Some(alike) = known.find(is_alike) {
             described.limits = alike.limits.clone();
             described.priorities = alike.priorities;
@@ -164,7 +165,9 @@ fn ask_context(
     });
     if NOT_NOW.contains(&status) {
         let name = status_name(status).unwrap_or("an unknown error");
-        log::warn!("device {device} has no context now, and is offered without: {call} says {name}");
+        log::warn!(
+            "device {device} has no context now, and is offered without: {call} says {name}"
+        );
         return Ok(false);
     }
     check(call, status)?;

@@ -548,7 +548,15 @@ impl Session {
         if begun == CUDA_SUCCESS {
             let parameters = (&block, layout.bytes);
             let mut pointers = pointers(Some(&layout), &block);
-            let status = launch(api, function, stream, shape, attributes, parameters, &mut pointers);
+            let status = launch(
+                api,
+                function,
+                stream,
+                shape,
+                attributes,
+                parameters,
+                &mut pointers,
+            );
             let mut graph: CUgraph = std::ptr::null_mut();
             // SAFETY: the stream is ours; one place for the graph.
             let ended = unsafe { api.cuStreamEndCapture(stream, &raw mut graph) };
@@ -556,7 +564,11 @@ impl Session {
                 // SAFETY: the graph is ours.
                 unsafe { api.cuGraphDestroy(graph) };
             }
-            let ends = if ended == CUDA_SUCCESS { 0 } else { CAPTURE_ENDS };
+            let ends = if ended == CUDA_SUCCESS {
+                0
+            } else {
+                CAPTURE_ENDS
+            };
             answer = i64::from(status) | ends;
         }
         // SAFETY: the stream is ours, and ends once.
