@@ -373,12 +373,13 @@ fn required_clusters_are_their_functions() {
     let told = |value: CUlaunchAttributeValue| {
         let mut told = value;
         let id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-        // SAFETY: the value is a local.
-        unsafe {
-            let set = driver.cuGraphKernelNodeSetAttribute(node, id, &raw const value);
-            ok(driver.cuGraphKernelNodeGetAttribute(node, id, &raw mut told));
-            (set, told.clusterDim.x, told.clusterDim.y, told.clusterDim.z)
-        }
+        // SAFETY: the value is a local, for both.
+        let set = unsafe { driver.cuGraphKernelNodeSetAttribute(node, id, &raw const value) };
+        // SAFETY: as above.
+        ok(unsafe { driver.cuGraphKernelNodeGetAttribute(node, id, &raw mut told) });
+        // SAFETY: all bytes of the value are written.
+        let sides = unsafe { told.clusterDim };
+        (set, sides.x, sides.y, sides.z)
     };
     let mut wanted = CUlaunchAttributeValue { pad: [0; 64] };
     // SAFETY: all bytes of the value are written.
