@@ -230,7 +230,7 @@ impl Door {
                 };
                 let resumable = match again {
                     false => Resumable::new(Arc::clone(&link), on_cut),
-                    true => Resumable::without_link(Arc::clone(&link), on_cut),
+                    true => Resumable::without_link(link.peer(), on_cut),
                 };
                 state.resumable.insert(index, Arc::clone(&resumable));
                 resumed = again.then(|| Arc::clone(&resumable));

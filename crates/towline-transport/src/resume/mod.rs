@@ -46,6 +46,8 @@ const KEPT_LIMIT: usize = 16 << 20;
 const KEPT_MUCH: usize = 1 << 20;
 /// A place of this length takes headers too, with the data between them.
 const ROOM: usize = 64;
+/// The reason why nothing goes over a stream that has had no link yet.
+const NO_LINK: &str = "it has no link yet";
 /// The peer's time to say how far it has received.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -92,7 +94,8 @@ enum Over {
 
 /// Nothing is read ahead: what a caller leaves on the link wakes others that wait for it.
 struct Inbound {
-    link: Arc<dyn Connection>,
+    /// `None` before the first one.
+    link: Option<Arc<dyn Connection>>,
     generation: u64,
     /// The next record's, as far as it has come.
     header: [u8; HEADER],
@@ -104,7 +107,8 @@ struct Inbound {
 }
 
 struct Outbound {
-    link: Arc<dyn Connection>,
+    /// `None` before the first one.
+    link: Option<Arc<dyn Connection>>,
     generation: u64,
     /// Our stream from `base` on.
     kept: VecDeque<u8>,
@@ -246,9 +250,12 @@ impl Inbound {
 
     /// Takes bytes off the link, at least one.
     fn take(&self, connection: &Resumable, place: &mut [u8], wait: Wait) -> Result<usize, Unread> {
+        let Some(link) = &self.link else {
+            return Err(Unread::Cut(self.generation, NO_LINK.into()));
+        };
         let read = match wait {
-            Wait::No => self.link.try_recv(place),
-            Wait::Soon(patience) => self.link.recv_soon(place, patience).map(Some),
+            Wait::No => link.try_recv(place),
+            Wait::Soon(patience) => link.recv_soon(place, patience).map(Some),
         };
         let reason = match read {
             Ok(None) => return Err(Unread::Empty),
@@ -312,15 +319,24 @@ impl Outbound {
         connection.end.store(self.end(), Ordering::Release);
     }
 
+    fn link(&self) -> Result<&dyn Connection, TransportError> {
+        let none = || TransportError::Lost {
+            peer: String::new(),
+            reason: NO_LINK.into(),
+        };
+        self.link.as_deref().ok_or_else(none)
+    }
+
     /// Has the link take all that is pending.
     fn hand_over(&mut self) -> Result<(), TransportError> {
+        let link = self.link()?;
         let (first, second) = self.pending();
         let parts = [IoSlice::new(first), IoSlice::new(second)];
         match (first.is_empty(), second.is_empty()) {
             (true, true) => return Ok(()),
-            (true, false) => self.link.send(&parts[1..])?,
-            (false, true) => self.link.send(&parts[..1])?,
-            (false, false) => self.link.send(&parts)?,
+            (true, false) => link.send(&parts[1..])?,
+            (false, true) => link.send(&parts[..1])?,
+            (false, false) => link.send(&parts)?,
         }
         self.handed = self.end();
         Ok(())
@@ -331,7 +347,7 @@ impl Outbound {
         while self.is_pending() {
             let (first, second) = self.pending();
             let part = if first.is_empty() { second } else { first };
-            let taken = self.link.try_send(part)?;
+            let taken = self.link()?.try_send(part)?;
             if taken == 0 {
                 break;
             }
@@ -347,19 +363,21 @@ impl Resumable {
         link: Arc<dyn Connection>,
         on_cut: impl Fn(&Arc<Self>, &str) + Send + Sync + 'static,
     ) -> Arc<Self> {
-        let connection = Self::without_link(Arc::clone(&link), on_cut);
+        let connection = Self::without_link(link.peer(), on_cut);
+        lock(&connection.inbound).link = Some(Arc::clone(&link));
+        lock(&connection.outbound).link = Some(Arc::clone(&link));
         lock(&connection.links).link = Some(link);
         connection
     }
 
-    /// A stream whose first link broke before it came here; [`Self::reattach`] is to follow, with `link`.
+    /// A stream from `peer` whose first link broke before it came here; [`Self::reattach`] is to follow. Callers wait until then.
     pub fn without_link(
-        link: Arc<dyn Connection>,
+        peer: String,
         on_cut: impl Fn(&Arc<Self>, &str) + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             links: Mutex::new(Links {
-                peer: link.peer(),
+                peer,
                 link: None,
                 joining: None,
                 generation: 0,
@@ -367,7 +385,7 @@ impl Resumable {
             }),
             changed: Condvar::new(),
             inbound: Mutex::new(Inbound {
-                link: Arc::clone(&link),
+                link: None,
                 generation: 0,
                 header: [0; HEADER],
                 filled: 0,
@@ -375,7 +393,7 @@ impl Resumable {
                 ended: false,
             }),
             outbound: Mutex::new(Outbound {
-                link,
+                link: None,
                 generation: 0,
                 kept: VecDeque::new(),
                 base: 0,
@@ -459,8 +477,8 @@ impl Resumable {
         let generation = links.generation;
         drop(links);
         outbound.handed = position;
-        (outbound.link, outbound.generation) = (Arc::clone(link), generation);
-        (inbound.link, inbound.generation) = (Arc::clone(link), generation);
+        (outbound.link, outbound.generation) = (Some(Arc::clone(link)), generation);
+        (inbound.link, inbound.generation) = (Some(Arc::clone(link)), generation);
         drop(inbound);
         self.changed.notify_all();
         // The next sender waits for this.

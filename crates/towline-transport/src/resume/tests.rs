@@ -141,6 +141,25 @@ fn stream_goes_on_after_a_fault_at_any_byte() {
 }
 
 #[test]
+fn link_is_read_only_once_both_ends_met() {
+    let [far, near] = link(None, 1 << 20);
+    let lane = Resumable::without_link(near.peer(), |_, _| ());
+    // It came first: it is no record.
+    far.send(&[IoSlice::new(&[0; 8])]).unwrap();
+    let mut data = [0; 5];
+    assert_eq!(lane.try_recv(&mut data).unwrap(), None);
+    assert_eq!(lane.try_send(&data).unwrap(), 0);
+    lane.reattach(near).unwrap();
+    let mut position = [0xff; 8];
+    recv_exact(&*far, &mut position).unwrap();
+    assert_eq!(position, [0; 8]);
+    let record = [&[5, 0, 0, 0][..], &[0; 12], b"right"].concat();
+    far.send(&[IoSlice::new(&record)]).unwrap();
+    recv_exact(&*lane, &mut data).unwrap();
+    assert_eq!(&data, b"right");
+}
+
+#[test]
 fn stream_goes_on_through_many_cuts() {
     let mut state = 11_u64;
     let mut random = move || {
