@@ -2,16 +2,25 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 use super::{PATIENCE, client, holds_within, process, towline};
 
+const LEAST_PORT: u32 = 10_000;
 /// The option that names where a server keeps compiled kernels.
 const KERNELS: &str = "--kernel-cache-folder";
+/// The option that says how much of them.
+const KERNEL_BYTES: &str = "--kernel-cache";
+
+/// Compiled kernels of all tests' servers.
+fn kernels() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels")
+}
 
 /// A server on a free port of this machine, and everything it writes.
 pub(crate) struct Server {
@@ -71,9 +80,12 @@ impl Server {
         command
             .args(["serve", "--listen", listen, "--ready-file"])
             .arg(folder.path().join("ready"));
-        // Nothing of another server, nor for one.
+        // What one test has compiled, the next need not: compilers take most of the tests' time.
         if !arguments.contains(&KERNELS) {
-            command.arg(KERNELS).arg(folder.path().join("kernels"));
+            command.arg(KERNELS).arg(kernels());
+        }
+        if !arguments.contains(&KERNEL_BYTES) {
+            command.args([KERNEL_BYTES, "256M"]);
         }
         command.args(arguments).envs(variables.iter().copied());
         command
@@ -193,13 +205,28 @@ impl Server {
     }
 }
 
-/// Two addresses that nobody listens at, of a loopback address that this process alone uses: at 127.0.0.1 the kernel could give the
-/// ports to another before a server has them.
+/// Two addresses that nobody listens at, with ports below those that the kernel gives to others: it could give one away before a server
+/// has it.
 pub(crate) fn free_addresses() -> [String; 2] {
-    let [_, a, b, c] = std::process::id().to_be_bytes();
-    let own = Ipv4Addr::new(127, 64 | a, b, c);
-    let listeners = [(); 2].map(|()| TcpListener::bind((own, 0)).expect("a free port"));
-    listeners.map(|listener| listener.local_addr().expect("it is bound").to_string())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
+    let least = range
+        .ok()
+        .and_then(|range| range.split_whitespace().next()?.parse().ok());
+    let (first, end) = (
+        LEAST_PORT,
+        least.unwrap_or(32768_u32).max(LEAST_PORT + 1000),
+    );
+    let next = || {
+        let number = std::process::id().wrapping_mul(101) + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = (first + number % (end - first)) as u16;
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()
+    };
+    let listeners = [(); 2].map(|()| std::iter::repeat_with(next).flatten().next());
+    listeners.map(|listener| {
+        let listener = listener.expect("a free port");
+        listener.local_addr().expect("it is bound").to_string()
+    })
 }
 
 impl Drop for Server {
