@@ -253,12 +253,7 @@ impl Runtime {
     }
 
     /// Bytes of an array from a place on, which may reach over the ends of its rows.
-    fn runs(
-        &self,
-        array: cudaArray_t,
-        start: (usize, usize),
-        count: usize,
-    ) -> Outcome<Vec<(usize, usize, usize)>> {
+    fn runs(&self, array: cudaArray_t, start: (usize, usize), count: usize) -> Outcome<Vec<Run>> {
         let driver = self.enter()?;
         let found = super::array::descriptor(driver, array)?;
         let element = element_bytes(found.Format, found.NumChannels)?;
@@ -506,24 +501,21 @@ impl Runtime {
         kind: cudaMemcpyKind,
     ) -> cudaError_t {
         status(|| {
-            // Bytes in a row of both: rows of different width cannot be told apart here.
-            let target = self.array_end(dst)?;
-            let start = (wOffsetSrc, hOffsetSrc);
-            self.copy_runs(src, start, count, |source, source_at, done, len| {
-                let target_at = at(
-                    if done == 0 { wOffsetDst } else { 0 },
-                    hOffsetDst + (source_at.y - hOffsetSrc),
-                );
+            let (source, target) = (self.array_end(src)?, self.array_end(dst)?);
+            let from = self.runs(src, (wOffsetSrc, hOffsetSrc), count)?;
+            let to = self.runs(dst, (wOffsetDst, hOffsetDst), count)?;
+            for [(from_x, from_y, len), (to_x, to_y, _)] in in_both(&from, &to) {
                 let piece = Piece {
                     source,
-                    source_at,
+                    source_at: at(from_x, from_y),
                     target,
-                    target_at,
+                    target_at: at(to_x, to_y),
                     extent: row(len),
                     bytes: true,
                 };
-                self.copy_box(&piece, kind, Now)
-            })
+                self.copy_box(&piece, kind, Now)?;
+            }
+            Ok(())
         })
     }
 
@@ -553,7 +545,48 @@ impl Runtime {
     }
 }
 
+/// A run of bytes in a row of an array: its place, and how many.
+type Run = (usize, usize, usize);
+
+/// Runs of as many bytes in two arrays, in pieces that lie in a row of each: of one and the other.
+fn in_both(from: &[Run], to: &[Run]) -> Vec<[Run; 2]> {
+    let (mut from, mut to) = (from.iter().copied(), to.iter().copied());
+    let (mut source, mut target) = (from.next(), to.next());
+    let mut pieces = Vec::new();
+    while let (Some((from_x, from_y, left)), Some((to_x, to_y, room))) = (source, target) {
+        let len = left.min(room);
+        pieces.push([(from_x, from_y, len), (to_x, to_y, len)]);
+        source = match left > len {
+            true => Some((from_x + len, from_y, left - len)),
+            false => from.next(),
+        };
+        target = match room > len {
+            true => Some((to_x + len, to_y, room - len)),
+            false => to.next(),
+        };
+    }
+    pieces
+}
+
 /// What memory is filled with: the value's lowest byte.
 fn byte(value: i32) -> u8 {
     value.to_le_bytes()[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_cut_where_either_row_ends() {
+        let from = [(4, 1, 6), (0, 2, 4)];
+        let to = [(7, 0, 3), (0, 1, 5), (0, 2, 2)];
+        let pieces = [
+            [(4, 1, 3), (7, 0, 3)],
+            [(7, 1, 3), (0, 1, 3)],
+            [(0, 2, 2), (3, 1, 2)],
+            [(2, 2, 2), (0, 2, 2)],
+        ];
+        assert_eq!(in_both(&from, &to), pieces);
+    }
 }
