@@ -90,6 +90,11 @@ impl Recorded {
         self.timed
     }
 
+    /// Whether launches may record it: one that tells no time, and that no other process has.
+    pub(crate) fn is_of_launches(&self) -> bool {
+        !self.timed && !self.shareable
+    }
+
     /// The session has moved: what stands for the last recording there came so many milliseconds later.
     pub(crate) fn moved(&self, later: f64) {
         if let Some(recording) = &mut *lock(&self.last) {
@@ -192,7 +197,12 @@ impl Driver {
         wire::EventHandle(number).to_raw()
     }
 
-    fn record(&self, event: CUevent, stream: CUstream, flags: u32) -> Result<(), CUresult> {
+    pub(crate) fn record(
+        &self,
+        event: CUevent,
+        stream: CUstream,
+        flags: u32,
+    ) -> Result<(), CUresult> {
         let (acting, stream, captured) = self.enqueue_on(stream)?;
         let known = self.event(event)?;
         if flags > CU_EVENT_RECORD_EXTERNAL {

@@ -258,8 +258,13 @@ pub(crate) fn words_of(value: &CUlaunchAttributeValue) -> [u64; ATTRIBUTE_WORDS 
     words
 }
 
-/// The shape and the attributes of a configuration. Events that attributes name are to be recorded by the client, which they are not yet.
-fn configured(config: Vouched<'_, CUlaunchConfig>) -> Result<(Shape, Attributes), CUresult> {
+/// Events that a launch's attributes name, with flags for their recording.
+type LaunchEvents = SmallVec<[(CUevent, i32); 1]>;
+
+/// The shape and the attributes of a configuration, and the events that are to be recorded with the launch.
+fn configured(
+    config: Vouched<'_, CUlaunchConfig>,
+) -> Result<(Shape, Attributes, LaunchEvents), CUresult> {
     let shape = Shape {
         grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
         block: [config.blockDimX, config.blockDimY, config.blockDimZ],
@@ -267,13 +272,24 @@ fn configured(config: Vouched<'_, CUlaunchConfig>) -> Result<(Shape, Attributes)
     };
     // SAFETY: the list is as long as the configuration says, which is vouched for.
     let list = unsafe { crate::raw::slice(config.attrs.cast_const(), config.numAttrs as usize) };
-    let mut words = Attributes::new();
+    let (mut words, mut events) = (Attributes::new(), LaunchEvents::new());
     for attribute in list.ok_or(CUDA_ERROR_INVALID_VALUE)? {
-        if matches!(
-            attribute.id,
-            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT | CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT
-        ) {
-            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        let event = match attribute.id {
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT => {
+                // SAFETY: the attribute says that this part of the union counts.
+                let given = unsafe { attribute.value.programmaticEvent };
+                Some((given.event, given.flags))
+            }
+            CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT => {
+                // SAFETY: as above.
+                let given = unsafe { attribute.value.launchCompletionEvent };
+                Some((given.event, given.flags))
+            }
+            _ => None,
+        };
+        if let Some(event) = event {
+            events.push(event);
+            continue;
         }
         let value = words_of(&attribute.value);
         let is_updatable = attribute.id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE;
@@ -283,7 +299,19 @@ fn configured(config: Vouched<'_, CUlaunchConfig>) -> Result<(Shape, Attributes)
         words.push(u64::from(attribute.id));
         words.extend(value);
     }
-    Ok((shape, words))
+    Ok((shape, words, events))
+}
+
+impl Driver {
+    /// Refuses events that no launch can record, as the driver documents it.
+    fn check_launch_events(&self, events: &LaunchEvents) -> Result<(), CUresult> {
+        for (event, flags) in events {
+            if *flags != 0 || !self.event(*event)?.is_of_launches() {
+                return Err(CUDA_ERROR_INVALID_VALUE);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl LaunchCalls for Driver {
@@ -317,9 +345,14 @@ impl LaunchCalls for Driver {
         kernelParams: Vouched<'_, *mut *mut c_void>,
         extra: Vouched<'_, *mut *mut c_void>,
     ) -> Result<(), CUresult> {
-        let (shape, attributes) = configured(config)?;
+        let (shape, attributes, events) = configured(config)?;
+        self.check_launch_events(&events)?;
         let arguments = Arguments::Given(kernelParams, extra);
-        self.launch(f, shape, config.hStream, attributes, arguments)
+        self.launch(f, shape, config.hStream, attributes, arguments)?;
+        // When all of the kernel's blocks have begun, or say so, is known to the device alone. That it has ended is the latest that an
+        // event of either kind may wait for.
+        let record = |(event, _)| self.record(event, config.hStream, 0);
+        events.into_iter().try_for_each(record)
     }
 
     fn cuLaunchCooperativeKernel(
@@ -511,7 +544,7 @@ impl LaunchCalls for Driver {
         func: CUfunction,
         config: Vouched<'_, CUlaunchConfig>,
     ) -> Result<i32, CUresult> {
-        let (shape, attributes) = configured(config)?;
+        let (shape, attributes, _) = configured(config)?;
         let words = launch_words(shape, &attributes);
         Ok(self.occupancy(Question::LargestCluster, func, &words)? as i32)
     }
@@ -521,7 +554,7 @@ impl LaunchCalls for Driver {
         func: CUfunction,
         config: Vouched<'_, CUlaunchConfig>,
     ) -> Result<i32, CUresult> {
-        let (shape, attributes) = configured(config)?;
+        let (shape, attributes, _) = configured(config)?;
         let words = launch_words(shape, &attributes);
         Ok(self.occupancy(Question::ActiveClusters, func, &words)? as i32)
     }

@@ -185,8 +185,8 @@ impl Ranges {
         self.find(start).is_some() || !self.within(start, size).is_empty()
     }
 
-    /// Whether so many bytes from an address on can be memory: that of a range and of those right behind it, up to the end of the drivers'
-    /// pieces. What lies outside all ranges is the server's to judge.
+    /// Whether so many bytes from an address on can be memory: that of one allocation (seen with driver 580.159); else that of a range and of
+    /// those right behind it, up to the end of the drivers' pieces. What lies outside all ranges is the server's to judge.
     pub(crate) fn may_hold(&self, address: u64, size: u64) -> bool {
         let Some(wanted) = address.checked_add(size) else {
             return false;
@@ -195,6 +195,9 @@ impl Ranges {
             return true;
         };
         let mut end = start.saturating_add(range.size as u64);
+        if range.kind == Kind::Device && (range.alone || range.of_pool) {
+            return wanted <= end;
+        }
         while end < wanted {
             match self.0.get(&end).filter(|range| range.size > 0) {
                 Some(behind) => end = end.saturating_add(behind.size as u64),
@@ -397,6 +400,7 @@ impl Driver {
     ) -> Result<*mut c_void, CUresult> {
         let context = self.current()?;
         self.safe_in_captures()?;
+        self.unbroken()?;
         let known =
             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
         if flags & !known != 0 || !is_wanted {
@@ -446,7 +450,7 @@ impl Driver {
         self.unbroken()
     }
 
-    /// The fault of the current context's device, which calls that free answer too (seen with driver 580.159).
+    /// The fault of the current context's device, which calls that need no device answer too (seen with driver 580.159).
     fn unbroken(&self) -> Result<(), CUresult> {
         match self.session_for(0) {
             Ok(acting) => acting.session.fault().map_or(Ok(()), Err),
@@ -948,12 +952,15 @@ impl MemoryCalls for Driver {
 
     fn cuMemHostGetFlags(&self, p: Vouched<'_, *mut c_void>) -> Result<u32, CUresult> {
         self.current()?;
+        // Between several devices all memory is portable, and not told to be (seen with driver 580.159).
+        let told = match self.ready()?.devices().len() {
+            0 | 1 => u32::MAX,
+            _ => !CU_MEMHOSTALLOC_PORTABLE,
+        };
         let ranges = read(&self.memory);
         match ranges.find(p.addr() as u64).map(|(_, range)| range.kind) {
-            // Addresses are unified: all devices see it, and all contexts do (seen with driver 580.159).
-            Some(Kind::Allocated(flags)) => {
-                Ok(flags & !CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)
-            }
+            // Addresses are unified: all devices see it.
+            Some(Kind::Allocated(flags)) => Ok(flags & told | CU_MEMHOSTALLOC_DEVICEMAP),
             Some(Kind::Managed) => Ok(CU_MEMHOSTALLOC_DEVICEMAP),
             // Of how it was registered, what allocations know too.
             Some(Kind::Registered(flags)) => {
@@ -1086,6 +1093,12 @@ impl MemoryCalls for Driver {
                 }
                 Some(Ok(told)) => told,
                 Some(Err(_)) => match *attribute {
+                    // Kernels take it as a parameter.
+                    CU_POINTER_ATTRIBUTE_DEVICE_POINTER
+                        if is_anywhere && read(&self.memory).is_registered(ptr) =>
+                    {
+                        Told::Word(ptr)
+                    }
                     CU_POINTER_ATTRIBUTE_MEMORY_TYPE => Told::Number(0),
                     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL => Told::Number(u32::MAX - 1),
                     CU_POINTER_ATTRIBUTE_SYNC_MEMOPS

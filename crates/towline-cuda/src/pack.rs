@@ -119,6 +119,16 @@ mod tests {
         Arguments::Given(params, extra)
     }
 
+    fn list_of(bytes: &[u8], size: &mut usize) -> [*mut c_void; 5] {
+        [
+            std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_POINTER),
+            bytes.as_ptr().cast_mut().cast(),
+            std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_SIZE),
+            std::ptr::from_mut(size).cast(),
+            std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
+        ]
+    }
+
     proptest! {
         #[test]
         fn parameters_lie_where_the_function_wants_them(sizes in proptest::collection::vec((1_usize..40, 0_u32..12), 0..12)) {
@@ -148,13 +158,7 @@ mod tests {
         #[test]
         fn a_block_that_the_caller_packed_goes_as_it_is(bytes in proptest::collection::vec(any::<u8>(), 1..600)) {
             let mut size = bytes.len();
-            let mut extra = [
-                std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_POINTER),
-                bytes.as_ptr().cast_mut().cast(),
-                std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_SIZE),
-                (&raw mut size).cast::<c_void>(),
-                std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
-            ];
+            let mut extra = list_of(&bytes, &mut size);
             let given = given(std::ptr::null_mut(), extra.as_mut_ptr());
             let block = given.pack(|| Err(CUDA_ERROR_UNKNOWN)).unwrap();
             prop_assert_eq!(block.as_slice(), bytes.as_slice());
@@ -170,13 +174,7 @@ mod tests {
         ];
         let bytes: Vec<u8> = (1..=17).collect();
         let packed = |mut size: usize| {
-            let mut extra = [
-                std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_POINTER),
-                bytes.as_ptr().cast_mut().cast(),
-                std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_BUFFER_SIZE),
-                (&raw mut size).cast::<c_void>(),
-                std::ptr::without_provenance_mut(CU_LAUNCH_PARAM_END),
-            ];
+            let mut extra = list_of(&bytes, &mut size);
             given(std::ptr::null_mut(), extra.as_mut_ptr()).pack(|| Ok(&parameters))
         };
         let short = packed(10).unwrap();

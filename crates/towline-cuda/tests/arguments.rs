@@ -545,7 +545,7 @@ fn memory_is_described_as_on_a_gpu(machine: Machine) {
         ]
     };
     assert_eq!(answers, [CUDA_SUCCESS; 7]);
-    assert_eq!((mapped, flags, of_context, nothing), (1, 2, 8, 0));
+    assert_eq!((mapped, flags, of_context, nothing), (1, 3, 8, 0));
     machine.leave();
 }
 

@@ -392,3 +392,77 @@ fn required_clusters_are_their_functions() {
     assert_eq!(told(wanted), (CUDA_ERROR_INVALID_CLUSTER_SIZE, 4, 1, 1));
     destroy_graph(&bench, graph);
 }
+
+/// Launches `add_one` over a number with an event among the attributes.
+fn launch_with(
+    bench: &Bench,
+    id: CUlaunchAttributeID,
+    event: CUevent,
+    stream: CUstream,
+    mut address: u64,
+) -> CUresult {
+    let mut count = 1_u32;
+    let mut params: [*mut c_void; 2] = [(&raw mut address).cast(), (&raw mut count).cast()];
+    let mut value = CUlaunchAttributeValue { pad: [0; 64] };
+    value.launchCompletionEvent = CUlaunchAttributeValue_launchCompletionEvent { event, flags: 0 };
+    // SAFETY: an attribute of zeros is one.
+    let mut attribute: CUlaunchAttribute = unsafe { std::mem::zeroed() };
+    (attribute.id, attribute.value) = (id, value);
+    let config = CUlaunchConfig {
+        gridDimX: 1,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: 32,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: 0,
+        hStream: stream,
+        attrs: &raw mut attribute,
+        numAttrs: 1,
+    };
+    let params = params.as_mut_ptr();
+    // SAFETY: the kernel has two parameters of these sizes, and the configuration one attribute.
+    unsafe {
+        bench
+            .driver
+            .cuLaunchKernelEx(&raw const config, bench.add_one, params, null_mut())
+    }
+}
+
+#[test]
+fn events_of_launches_stand_behind_them() {
+    let bench = Bench::on_soft();
+    let (first, second) = (bench.stream(NON_BLOCKING), bench.stream(NON_BLOCKING));
+    let (driver, address, mut event, mut timed) =
+        (&bench.driver, bench.allocate(4), null_mut(), null_mut());
+    // SAFETY: the places are locals.
+    ok(unsafe { driver.cuEventCreate(&raw mut event, CU_EVENT_DISABLE_TIMING) });
+    // SAFETY: as above.
+    ok(unsafe { driver.cuEventCreate(&raw mut timed, 0) });
+    for id in [
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
+        CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT,
+    ] {
+        bench.write(address, &[0]);
+        let refused = launch_with(&bench, id, timed, first, address);
+        assert_eq!(refused, CUDA_ERROR_INVALID_VALUE);
+        let both = || {
+            ok(launch_with(&bench, id, event, first, address));
+            ok(bench.wait_event(second, event));
+            ok(bench.add_one(second, address, 1));
+        };
+        both();
+        ok(bench.synchronise(second));
+        assert_eq!(bench.read(address, 1), [2]);
+        let graph = bench.captured(first, || {
+            both();
+            ok(bench.record(event, second));
+            ok(bench.wait_event(first, event));
+        });
+        let exec = bench.instantiate(graph);
+        bench.launch(exec, first);
+        ok(bench.synchronise(first));
+        assert_eq!(bench.read(address, 1), [4]);
+        bench.destroy(graph, exec);
+    }
+}
