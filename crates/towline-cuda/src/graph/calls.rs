@@ -728,8 +728,10 @@ impl GraphCalls for Driver {
     }
 
     fn cuGraphExecGetFlags(&self, hGraphExec: CUgraphExec) -> Result<cuuint64_t, CUresult> {
-        // Whether nodes have priorities is not told (seen with driver 580.159).
-        let told = !u64::from(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY);
+        // Whether nodes have priorities is not told, nor whether it was to be uploaded (seen with driver 580.159).
+        let told = !u64::from(
+            CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD,
+        );
         self.exec(hGraphExec).map(|exec| exec.flags & told)
     }
 

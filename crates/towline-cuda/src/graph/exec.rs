@@ -651,8 +651,11 @@ impl Driver {
         let number = node.addr() as u64;
         let at = state.places.get(&number).copied();
         let first = at.ok_or(CUDA_ERROR_INVALID_VALUE)? + 1;
-        if state.flat.children.get(&number) != Some(&flat.steps.len()) {
-            return Err(CUDA_ERROR_INVALID_VALUE);
+        match state.flat.children.get(&number) {
+            None => return Err(CUDA_ERROR_INVALID_VALUE),
+            Some(steps) if *steps == flat.steps.len() => {}
+            // Seen with driver 580.159.
+            Some(_) => return Err(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE),
         }
         let range = first..first.saturating_add(flat.steps.len());
         self.adopt(&exec, &mut state, range, &flat)

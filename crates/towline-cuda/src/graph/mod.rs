@@ -25,7 +25,7 @@ pub(crate) use params::kernel_content;
 use crate::driver::{Driver, lock, write};
 use crate::memory::Range;
 use crate::virtual_memory::number_of;
-use model::{Alloc, Conditional, Given, WHOLE, pointer};
+use model::{Alloc, Conditional, Given, Node, WHOLE, pointer};
 
 /// Most graphs of a conditional node.
 const BODY_LIMIT: u32 = 128;
@@ -306,6 +306,14 @@ impl Driver {
         let mut graphs = lock(&self.graphs);
         let of = graphs.conditions.get(&params.handle).copied();
         if of.is_none_or(|of| graphs.root(of) != graphs.root(graph)) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        // A handle is of one node (seen with driver 580.159).
+        let has_it = |node: &Node| match &node.content {
+            Content::Conditional(conditional) => conditional.handle == params.handle,
+            _ => false,
+        };
+        if graphs.nodes.values().any(has_it) {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         graphs.check_deps(graph, deps)?;

@@ -7,7 +7,7 @@ use towline_client::raw::Vouched;
 use towline_wire::cuda::facts::Parameter;
 use towline_wire::cuda::graph::{self as described, Operand, Place};
 
-use super::model::{Content, Copy, Deed, Dep, Given, HostRows, Kernel, Node, pointer};
+use super::model::{Content, Copy, Deed, Dep, Given, Graphs, HostRows, Kernel, Node, pointer};
 use crate::collective::refuse_between_ranks;
 use crate::driver::{Driver, lock, read};
 use crate::image::Known;
@@ -470,10 +470,24 @@ impl Driver {
         deps: &[Dep],
         address: u64,
     ) -> Result<Content, CUresult> {
+        let number = graph.addr() as u64;
+        let freed = |graphs: &Graphs| {
+            let is_it = |node: &u64| match graphs.nodes.get(node).map(|node| &node.content) {
+                Some(Content::Free(freed)) => *freed == address,
+                _ => false,
+            };
+            graphs
+                .graph(number)
+                .is_ok_and(|graph| graph.nodes.iter().any(is_it))
+        };
+        // Once a graph (seen with driver 580.159).
+        if freed(&lock(&self.graphs)) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         self.free_content(address).inspect_err(|_| {
             let graphs = &mut lock(&self.graphs);
-            let number = graph.addr() as u64;
-            if graphs.check_deps(number, deps).is_ok()
+            if address != 0
+                && graphs.check_deps(number, deps).is_ok()
                 && let Ok(graph) = graphs.graph_mut(number)
             {
                 graph.freed_nothing = true;

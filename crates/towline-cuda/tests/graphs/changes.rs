@@ -149,7 +149,8 @@ pub(super) fn child_graphs_of_other_length_are_refused(bench: &Bench) {
         }
     };
     ok(set(two));
-    assert_eq!([set(one), set(three)], [CUDA_ERROR_INVALID_VALUE; 2]);
+    let refused = [set(one), set(three)];
+    assert_eq!(refused, [CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE; 2]);
     bench.destroy(outer, exec);
 }
 
@@ -360,8 +361,12 @@ fn captured_launches_are_refused_as_launches() {
         CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
         CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
     ];
-    assert_eq!([captured(1 << 20), captured(1 << 20)], [refused; 2]);
+    assert_eq!(captured(1 << 20), refused);
+    // Each configuration is asked about once.
+    let waits = bench.waits();
+    assert_eq!(captured(1 << 20), refused);
     assert_eq!(captured(1), [CUDA_SUCCESS; 2]);
+    assert_eq!(bench.waits(), waits);
 }
 
 /// The statuses are a GPU's, with driver 580.159.
@@ -465,4 +470,27 @@ fn events_of_launches_stand_behind_them() {
         assert_eq!(bench.read(address, 1), [4]);
         bench.destroy(graph, exec);
     }
+}
+
+/// The statuses are a GPU's, with driver 580.159.
+#[test]
+fn conditions_and_frees_are_of_one_node() {
+    let bench = Bench::on_null();
+    let (stream, looping, mut address) = (bench.stream(NON_BLOCKING), bench.graph(), 0);
+    let (_, handle) = bench.while_node(looping);
+    assert_eq!(bench.loop_of(looping, handle).0, CUDA_ERROR_INVALID_VALUE);
+    let driver = &bench.driver;
+    let graph = bench.captured(stream, || {
+        // SAFETY: the place is a local.
+        ok(unsafe { driver.cuMemAllocAsync(&raw mut address, 64, stream) });
+        // SAFETY: has no pointers.
+        ok(unsafe { driver.cuMemFreeAsync(address, stream) });
+    });
+    let mut node = null_mut();
+    // SAFETY: the place is a local, and there are no dependencies.
+    let again = unsafe { driver.cuGraphAddMemFreeNode(&raw mut node, graph, null(), 0, address) };
+    assert_eq!(again, CUDA_ERROR_INVALID_VALUE);
+    let exec = bench.instantiate(graph);
+    bench.destroy(graph, exec);
+    destroy_graph(&bench, looping);
 }

@@ -93,6 +93,19 @@ impl Bench {
             self.driver
                 .cuGraphConditionalHandleCreate(&raw mut handle, graph, null_mut(), 1, 1)
         });
+        let (status, told) = self.loop_of(graph, handle);
+        ok(status);
+        // SAFETY: there is one body.
+        let body = unsafe { told.read() };
+        (body, handle)
+    }
+
+    /// Adds a loop with a condition's handle: the status, and the place of its body.
+    pub(crate) fn loop_of(
+        &self,
+        graph: CUgraph,
+        handle: CUgraphConditionalHandle,
+    ) -> (CUresult, *mut CUgraph) {
         let mut params = CUgraphNodeParams {
             r#type: CU_GRAPH_NODE_TYPE_CONDITIONAL,
             reserved0: [0; 3],
@@ -108,15 +121,12 @@ impl Bench {
         };
         let mut node = null_mut();
         // SAFETY: both are locals.
-        ok(unsafe {
+        let status = unsafe {
             self.driver
                 .cuGraphAddNode_v2(&raw mut node, graph, null(), null(), 0, &raw mut params)
-        });
+        };
         // SAFETY: the kind says that it is this.
-        let told = unsafe { params.either.conditional }.phGraph_out;
-        // SAFETY: there is one body.
-        let body = unsafe { told.read() };
-        (body, handle)
+        (status, unsafe { params.either.conditional }.phGraph_out)
     }
 
     /// On what the server offers that `TOWLINE_SERVERS` names: NVIDIA's driver, where that is there.
