@@ -10,7 +10,7 @@ use towline_client::cuda::{Actor, Session};
 use towline_client::pinned;
 use towline_client::raw::{Out, Vouched};
 
-use crate::device::Device;
+use crate::device::{Device, Primary};
 use crate::driver::{ContextCalls, Driver, lock, read, write};
 use crate::mirror::Mirrored;
 use crate::module::{expect_banks, expect_cache};
@@ -299,8 +299,8 @@ impl ContextCalls for Driver {
                 }
                 self.drop_context(context.number);
             }
-            // Seen with driver 580.159.
-            lock(&device.references).flags = 0;
+            // Nobody has it any more (seen with driver 580.159).
+            *lock(&device.references) = Primary::default();
             context.flags.store(0, Ordering::Relaxed);
             Ok(())
         })

@@ -277,3 +277,23 @@ fn copies_to_nowhere_fail_in_the_call() {
     assert_ne!(refused, CUDA_SUCCESS);
     machine.end();
 }
+
+/// The statuses are a GPU's, with driver 580.159.
+#[test]
+fn reset_context_is_held_by_nobody() {
+    let machine = Machine::on_soft();
+    let (driver, mut context) = (&machine.driver, null_mut());
+    // SAFETY: the place is a local.
+    let answers = unsafe {
+        [
+            driver.cuDevicePrimaryCtxRetain(&raw mut context, 0),
+            driver.cuDevicePrimaryCtxReset_v2(0),
+            driver.cuDevicePrimaryCtxRelease_v2(0),
+            driver.cuDevicePrimaryCtxRetain(&raw mut context, 0),
+        ]
+    };
+    let [retained, reset, released, again] = answers;
+    assert_eq!([retained, reset, again], [CUDA_SUCCESS; 3]);
+    assert_eq!(released, CUDA_ERROR_INVALID_CONTEXT);
+    machine.leave();
+}
