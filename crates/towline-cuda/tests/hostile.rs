@@ -27,11 +27,13 @@ use towline_api::model::{Api, Call, Extent, Param, Shape, Type};
 use towline_backend::cuda::*;
 use towline_cuda::Driver;
 
-/// Which call a child makes.
-const CALL: &str = "TOWLINE_HOSTILE_CALL";
+/// Which calls a child makes.
+const CALLS: &str = "TOWLINE_HOSTILE_CALLS";
 /// Nothing that a child does takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Calls of a child. Where one of them harms those behind it, each has a child of its own.
+const OF_ONE: usize = 8;
 /// Children at once: most of one is waiting for threads to wake.
 const AT_ONCE: usize = 3;
 
@@ -234,14 +236,13 @@ fn declared() -> Api {
     towline_api::load(&towline_api::root(), "cuda").expect("the declarations are sound")
 }
 
-/// The child: one call under all of its names.
+/// The child: calls under all of their names.
 #[test]
-fn one_call() {
-    let Ok(name) = std::env::var(CALL) else {
+fn some_calls() {
+    let Ok(names) = std::env::var(CALLS) else {
         return;
     };
     let api = declared();
-    let call = api.calls.iter().find(|call| call.name == name).unwrap();
     let machine = Machine::on_soft();
     let mut pieces = Pieces::new(&machine);
     let Machine {
@@ -252,7 +253,14 @@ fn one_call() {
     } = machine;
     let driver = driver.into_process().map_err(drop).expect("there is none");
     let machine = (contexts, driver);
-    for symbol in symbols::of(&api, call) {
+    let calls = names.split(',').map(|name| {
+        let mut all = api.calls.iter();
+        all.find(|call| call.name == name).unwrap()
+    });
+    for (call, symbol) in calls.flat_map(|call| {
+        let names = symbols::of(&api, call).into_iter();
+        names.map(move |symbol| (call, symbol))
+    }) {
         let address = towline_cuda::exported(&symbol.name).unwrap_or(null());
         assert!(!address.is_null(), "{} is not exported", symbol.name);
         // SAFETY: every exported function takes words, and fewer of them.
@@ -287,11 +295,11 @@ fn one_call() {
     std::process::exit(0);
 }
 
-/// How a call ended its process, and with which arguments; `None` if all went well.
-fn fate(call: &str) -> Option<String> {
+/// How calls ended their process, which of them, and with which arguments; `None` if all went well.
+fn fate(calls: &str) -> Option<String> {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "one_call", "--nocapture"])
-        .env(CALL, call)
+        .args(["--exact", "some_calls", "--nocapture"])
+        .env(CALLS, calls)
         .env("RUST_BACKTRACE", "0")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -314,7 +322,11 @@ fn fate(call: &str) -> Option<String> {
     if !hangs && output.status.success() && text.contains("done") {
         return None;
     }
-    let last = text.lines().rfind(|line| line.starts_with(call_stem(call)));
+    let is_of = |line: &&str| {
+        let mut calls = calls.split(',');
+        calls.any(|call| line.starts_with(call_stem(call)))
+    };
+    let last = text.lines().rfind(is_of);
     let why = text.lines().find_map(|line| line.strip_prefix("because "));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let panicked = errors.lines().find(|line| line.contains("panicked at"));
@@ -322,7 +334,11 @@ fn fate(call: &str) -> Option<String> {
         true => "it hangs",
         false => why.or(panicked).unwrap_or("it crashed"),
     };
-    Some(format!("{}: {} {why}", last.unwrap_or(call), output.status))
+    Some(format!(
+        "{}: {} {why}",
+        last.unwrap_or(calls),
+        output.status
+    ))
 }
 
 /// Common beginning of a call's names.
@@ -337,12 +353,17 @@ fn no_argument_of_any_call_ends_a_session() {
     let exported = api.calls.iter().filter(|call| call.exported());
     let is_wanted = |call: &&Call| only.is_empty() || only.split(',').any(|one| one == call.name);
     let wanted: Vec<&Call> = exported.filter(is_wanted).collect();
+    let names: Vec<&str> = wanted.iter().map(|call| call.name.as_str()).collect();
+    let children: Vec<&[&str]> = names.chunks(OF_ONE).collect();
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some(call) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    found.lock().unwrap().extend(fate(&call.name));
+                while let Some(calls) = children.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if fate(&calls.join(",")).is_some() {
+                        let fates = calls.iter().filter_map(|call| fate(call));
+                        found.lock().unwrap().extend(fates);
+                    }
                 }
             });
         }
