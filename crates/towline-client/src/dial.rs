@@ -467,7 +467,16 @@ fn watch(
     crate::threads::named("towline-control").spawn(move || {
         let (mut connection, mut buffer) = (connection, buffer);
         let reason = loop {
-            let cut = match listen(&*connection, &mut buffer, watched.name(), &asked, pulse) {
+            let is_lost = || watched.lost().is_some();
+            let heard = listen(
+                &*connection,
+                &mut buffer,
+                watched.name(),
+                &asked,
+                pulse,
+                is_lost,
+            );
+            let cut = match heard {
                 Silence::Ended(reason) => break reason,
                 Silence::Cut(reason) => reason,
             };
@@ -503,6 +512,7 @@ fn listen(
     server: &str,
     control: &Arc<Control>,
     pulse: Pulse,
+    is_lost: impl Fn() -> bool,
 ) -> Silence {
     let mut asked = false;
     loop {
@@ -522,6 +532,8 @@ fn listen(
                     Err(_) => {}
                 }
             }
+            // Without this connection the server ends it too.
+            Ok(None) if is_lost() => return Silence::Cut("the session is over".into()),
             Ok(None) if !asked => {
                 if let Err(error) = control.ping() {
                     return Silence::Cut(error.to_string());
@@ -675,7 +687,9 @@ mod tests {
         let address = "memory://server".parse().expect("it is well formed");
         let control = Control::new(Arc::clone(&client), &address, &[]);
         let mut buffer = MessageBuffer::new(limits::SERVER_MESSAGE_BYTES);
-        let Silence::Cut(reason) = listen(&*client, &mut buffer, "server", &control, pulse) else {
+        let Silence::Cut(reason) =
+            listen(&*client, &mut buffer, "server", &control, pulse, || false)
+        else {
             panic!("the server said nothing of an end");
         };
         assert!(reason.contains("it is stopped"), "{reason}");

@@ -231,7 +231,10 @@ impl Place {
                 Ok(()) => Ok((connection, buffer)),
                 Err(why) => Err(Refusal::Over(printable(&why, SHOWN_TEXT))),
             },
-            Ok(Message::Reject(reject)) => Err(Refusal::Over(reject.to_string())),
+            Ok(Message::Reject(reject)) => {
+                let why = HandshakeError::Rejected(reject);
+                Err(DialError::Handshake { server, why }.into())
+            }
             Ok(other) => Err(Refusal::Over(format!(
                 "it answers {} to a session that is to go on",
                 other.name()

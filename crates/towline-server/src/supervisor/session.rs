@@ -100,7 +100,10 @@ impl LaneAccount {
 
     /// Sets what ends the session unless all lanes are opened before.
     pub(super) fn set_deadline(&self, deadline: Deadline) {
-        *lock(&self.deadline) = Some(deadline);
+        let lanes = lock(&self.lanes);
+        if !lanes.are_all_open() {
+            *lock(&self.deadline) = Some(deadline);
+        }
     }
 
     /// Notes that a lane is opened; in the error, why it must not.

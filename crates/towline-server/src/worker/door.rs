@@ -125,6 +125,7 @@ impl Door {
             return self.admit(kind, again, stream);
         }
         self.begin(kind, &stream);
+        let begun = Arc::clone(&stream);
         let door = Arc::clone(self);
         let work = move || {
             let proven = match &key {
@@ -144,6 +145,10 @@ impl Door {
             .spawn(work)
         {
             log::warn!("{kind:?}: cannot start a thread: {error}");
+            begun.shutdown();
+            self.state()
+                .attempts
+                .retain(|(_, other)| !Arc::ptr_eq(other, &begun));
         }
     }
 

@@ -84,6 +84,14 @@ struct Links {
     over: Option<Over>,
 }
 
+impl Links {
+    /// Whether this is the link that is taking over.
+    fn are_joined_by(&self, link: &Arc<dyn Connection>) -> bool {
+        let joining = self.joining.as_ref();
+        joining.is_some_and(|joining| Arc::ptr_eq(joining, link))
+    }
+}
+
 /// The end of a connection.
 enum Over {
     /// This end was shut down.
@@ -154,6 +162,13 @@ impl Inbound {
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
         let (length, flags) = (word(0) as usize, word(4));
         let acknowledged = u64::from(word(8)) | u64::from(word(12)) << 32;
+        let is_first = connection.received.load(Ordering::Acquire) == HEADER as u64;
+        // No record: words of a server that turned the link away before it knew that it is a stream's.
+        if is_first && length > RECORD_LIMIT {
+            connection.received.store(0, Ordering::Release);
+            let reason = "it begins with no record".into();
+            return Err(Unread::Cut(self.generation, reason));
+        }
         if length > RECORD_LIMIT || flags > END {
             let how = format!("a record of {length} bytes with flags {flags:#x}");
             return Err(Unread::Broken(how));
@@ -190,8 +205,9 @@ impl Inbound {
                 self.left -= count;
                 return Ok(count);
             }
-            // Small records come many at once.
-            if buffer.len() >= ROOM && self.filled == 0 {
+            // Small records come many at once. The first is looked at by itself.
+            let is_first = || connection.received.load(Ordering::Acquire) == 0;
+            if buffer.len() >= ROOM && self.filled == 0 && !is_first() {
                 let count = self.take(connection, buffer, wait)?;
                 match self.unpack(connection, buffer, count)? {
                     0 => {}
@@ -411,26 +427,20 @@ impl Resumable {
 
     /// Goes on over another link to the same peer, which does the same. Takes the place of a link that has not been found broken yet.
     pub fn reattach(&self, link: Arc<dyn Connection>) -> Result<(), TransportError> {
-        let old = {
+        let before = {
             let mut links = lock(&self.links);
             if links.over.is_some() {
                 drop(links);
                 link.shutdown();
                 return Err(self.ended());
             }
-            links.joining = Some(Arc::clone(&link));
-            links.link.take()
+            [links.joining.replace(Arc::clone(&link)), links.link.take()]
         };
-        // Wakes whoever reads or sends.
-        old.inspect(|old| old.shutdown());
+        // Wakes whoever reads, sends or joins.
+        before.iter().flatten().for_each(|link| link.shutdown());
         let joined = self.join(&link);
         let mut links = lock(&self.links);
-        // It may be another's by now.
-        if links
-            .joining
-            .as_ref()
-            .is_some_and(|joining| Arc::ptr_eq(joining, &link))
-        {
+        if links.are_joined_by(&link) {
             links.joining = None;
         }
         drop(links);
@@ -443,6 +453,11 @@ impl Resumable {
     fn join(&self, link: &Arc<dyn Connection>) -> Result<(), TransportError> {
         let mut inbound = lock(&self.inbound);
         let mut outbound = lock(&self.outbound);
+        // A later link has come meanwhile.
+        let is_late = || TransportError::Closed { peer: link.peer() };
+        if !lock(&self.links).are_joined_by(link) {
+            return Err(is_late());
+        }
         let received = self.received.load(Ordering::Acquire);
         link.send(&[IoSlice::new(&received.to_le_bytes())])?;
         let mut position = [0; 8];
@@ -450,7 +465,7 @@ impl Resumable {
         let position = u64::from_le_bytes(position);
         // The peer has had more: it has given this link up since, and comes by another.
         if position < self.acknowledged.load(Ordering::Acquire) {
-            return Err(TransportError::Closed { peer: link.peer() });
+            return Err(is_late());
         }
         if position < outbound.base {
             let lacks = outbound.base - position;
@@ -460,9 +475,12 @@ impl Resumable {
             ));
             return Err(self.ended());
         }
+        // No position: words of a server that turned the link away before it knew that it goes on with a stream.
         if position > outbound.end() {
-            self.fail("the peer broke the protocol: it has more than was sent".into());
-            return Err(self.ended());
+            return Err(TransportError::Lost {
+                peer: link.peer(),
+                reason: "the peer has more than was sent".into(),
+            });
         }
         self.acknowledged.fetch_max(position, Ordering::AcqRel);
         self.told.fetch_max(received, Ordering::AcqRel);
@@ -470,6 +488,9 @@ impl Resumable {
         if links.over.is_some() {
             drop(links);
             return Err(self.ended());
+        }
+        if !links.are_joined_by(link) {
+            return Err(is_late());
         }
         links.generation += 1;
         links.link = Some(Arc::clone(link));
@@ -626,7 +647,8 @@ impl Resumable {
     /// Tells the peer what has come, once that is much. A thread that sends meanwhile tells it by itself, now or with what it sends next.
     fn acknowledge(&self) {
         let received = self.received.load(Ordering::Acquire);
-        if received - self.told.load(Ordering::Acquire) < ACKNOWLEDGE_EVERY {
+        // A thread that sends may have told more by now.
+        if received.saturating_sub(self.told.load(Ordering::Acquire)) < ACKNOWLEDGE_EVERY {
             return;
         }
         let Some(mut outbound) = try_lock(&self.outbound) else {

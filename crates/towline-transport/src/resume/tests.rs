@@ -288,7 +288,9 @@ fn end_of_stream_is_told_from_a_cut() {
 fn refused(bytes: &[u8]) -> String {
     let [near, far] = link(None, 1 << 20);
     let end = Resumable::new(near, |_, _| ());
-    far.send(&[IoSlice::new(bytes)]).unwrap();
+    // Behind a record of none.
+    far.send(&[IoSlice::new(&[0; HEADER]), IoSlice::new(bytes)])
+        .unwrap();
     let error = end.recv(&mut [0; 8]).unwrap_err();
     assert!(end.is_over());
     error.to_string()
@@ -309,12 +311,40 @@ fn records_that_break_the_rules_end_the_connection() {
     assert!(record(1, 0, 1).contains("never sent"));
 }
 
+/// A server that turns connections away before it knows that they are of a stream.
 #[test]
-fn position_beyond_the_stream_ends_the_connection() {
-    let [near, _far] = link(None, 1 << 20);
-    let end = Resumable::new(near, |_, _| ());
+fn links_that_begin_with_words_are_cut() {
+    let words = b"TWLC and why it has no time for another";
     let [near, far] = link(None, 1 << 20);
-    far.send(&[IoSlice::new(&1_u64.to_le_bytes())]).unwrap();
+    let end = Resumable::new(near, |_, _| ());
+    far.send(&[IoSlice::new(words)]).unwrap();
+    assert_eq!(end.try_recv(&mut [0; 80]).unwrap(), None);
+    assert!(end.is_cut());
+    let [near, far] = link(None, 1 << 20);
+    far.send(&[IoSlice::new(words)]).unwrap();
     let error = end.reattach(near).unwrap_err().to_string();
     assert!(error.contains("more than was sent"), "{error}");
+    assert!(end.is_cut() && !end.is_over());
+    let [near, far] = link(None, 1 << 20);
+    far.send(&[IoSlice::new(&[0; 8])]).unwrap();
+    end.reattach(near).unwrap();
+    let mut position = [0xff; 8];
+    recv_exact(&*far, &mut position).unwrap();
+    assert_eq!(position, [0; 8]);
+}
+
+#[test]
+fn later_link_takes_the_place_of_one_that_joins() {
+    let lane = Resumable::without_link("peer".into(), |_, _| ());
+    let ([first, silent], [second, far]) = (link(None, 1 << 20), link(None, 1 << 20));
+    far.send(&[IoSlice::new(&[0; 8])]).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| lane.reattach(first));
+        let mut position = [0xff; 8];
+        // It has said how far it is, and waits for the same.
+        recv_exact(&*silent, &mut position).unwrap();
+        lane.reattach(second).unwrap();
+        assert!(waiting.join().unwrap().is_err());
+    });
+    assert!(!lane.is_cut());
 }

@@ -552,12 +552,20 @@ impl Connection for TlsConnection {
             let record = &rest[..rest.len().min(CONTENT_LIMIT)];
             sending.sealed.clear();
             sending.gone = 0;
-            self.seal_record(&mut sending, DATA, |out| out.extend_from_slice(record))?;
-            if !self.drain(&mut sending, false)? {
-                sending.unreported.extend_from_slice(record);
-                break;
+            let sealed = self.seal_record(&mut sending, DATA, |out| out.extend_from_slice(record));
+            match sealed.and_then(|()| self.drain(&mut sending, false)) {
+                Ok(true) => reported += record.len(),
+                Ok(false) => {
+                    sending.unreported.extend_from_slice(record);
+                    break;
+                }
+                // The next call fails; what has gone is told first.
+                Err(_) if reported > 0 => {
+                    sending.ended = true;
+                    break;
+                }
+                Err(error) => return Err(error),
             }
-            reported += record.len();
         }
         Ok(reported)
     }
