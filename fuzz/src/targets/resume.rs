@@ -13,7 +13,8 @@ use crate::Seed;
 const LIMIT: usize = 4 << 20;
 
 /// The data is that of the whole records and of the last one as far as it goes, up to the end of the stream or the first record that breaks
-/// the rules. Nothing has been sent, so nothing may be acknowledged. Input: how much is read at once, then the stream.
+/// the rules; a stream that begins with no record is cut. Nothing has been sent, so nothing may be acknowledged. Input: how much is read at
+/// once, then the stream.
 pub fn target(bytes: &[u8]) {
     let Some((step, stream)) = bytes.split_first() else {
         return;
@@ -44,9 +45,13 @@ pub fn target(bytes: &[u8]) {
 /// The data of a stream, and whether it ends in order; `None` where more may come.
 fn model(mut stream: &[u8]) -> (Vec<u8>, Option<bool>) {
     let mut data = Vec::new();
+    let whole = stream.len();
     while let Some((header, rest)) = stream.split_first_chunk::<16>() {
         let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (length, flags) = (word(0) as usize, word(4));
+        if length > LIMIT && stream.len() == whole {
+            return (data, None);
+        }
         if length > LIMIT || flags > 1 || header[8..] != [0; 8] {
             return (data, Some(false));
         }
