@@ -486,8 +486,7 @@ impl Driver {
         }
         self.free_content(address).inspect_err(|_| {
             let graphs = &mut lock(&self.graphs);
-            if address != 0
-                && graphs.check_deps(number, deps).is_ok()
+            if graphs.check_deps(number, deps).is_ok()
                 && let Ok(graph) = graphs.graph_mut(number)
             {
                 graph.freed_nothing = true;
