@@ -19,7 +19,7 @@ pub(crate) enum Question {
     ActiveBlocks = 2,
     /// How much dynamic shared memory blocks can have.
     SharedMemory = 3,
-    /// What the driver says to the launch on a stream that captures: its status, and [`CAPTURE_ENDS`] where that costs the capture.
+    /// The driver's verdict on the launch while its stream captures: the status, and [`CAPTURE_ENDS`] where that costs the capture.
     Captured = 4,
 }
 

@@ -63,8 +63,12 @@ impl Arguments<'_> {
     }
 }
 
-/// Alignment of the widest scalars, to which a structure of parameters may have been rounded up.
-const ROUNDED: usize = 8;
+/// The greatest alignment that parameters with these places can have, to which a structure of them may have been rounded up.
+fn alignment(parameters: &[Parameter]) -> usize {
+    let of =
+        |parameter: &Parameter| 1 << (parameter.offset | parameter.size).trailing_zeros().min(16);
+    parameters.iter().map(of).max().unwrap_or(1)
+}
 
 /// A block for a function with these parameters, where they are known: a shorter one is taken, and a longer one has no room (seen with
 /// driver 580.159).
@@ -73,7 +77,7 @@ fn within(mut block: Block, parameters: Result<&[Parameter], CUresult>) -> Resul
         return Ok(block);
     };
     let wanted = parameters.last().map_or(0, Parameter::end);
-    if block.len() > wanted.next_multiple_of(ROUNDED) {
+    if block.len() > wanted.next_multiple_of(alignment(parameters)) {
         return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     }
     block.resize(block.len().max(wanted), 0);
@@ -181,6 +185,19 @@ mod tests {
         assert_eq!((short.len(), &short[..10]), (12, &bytes[..10]));
         assert_eq!([12, 16].map(|size| packed(size).unwrap().len()), [12, 16]);
         assert_eq!(packed(17).err(), Some(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES));
+        // A structure that begins with a wide member is as wide at its end.
+        let wide = [
+            Parameter {
+                offset: 0,
+                size: 128,
+            },
+            Parameter {
+                offset: 128,
+                size: 4,
+            },
+        ];
+        assert_eq!(alignment(&wide), 128);
+        assert_eq!(alignment(&[]), 1);
     }
 
     #[test]

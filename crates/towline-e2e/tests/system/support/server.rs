@@ -80,7 +80,7 @@ impl Server {
         command
             .args(["serve", "--listen", listen, "--ready-file"])
             .arg(folder.path().join("ready"));
-        // What one test has compiled, the next need not: compilers take most of the tests' time.
+        // Compilers take most of the tests' time: kernels of one test serve the next.
         if !arguments.contains(&KERNELS) {
             command.arg(KERNELS).arg(kernels());
         }

@@ -530,7 +530,8 @@ impl Session {
     }
 
     /// The driver's status for a launch on a stream that captures, and [`CAPTURE_ENDS`] where that costs the capture: asked of a stream
-    /// and a graph that are for this alone, with parameters of zeros, which nothing reads.
+    /// and a graph that are for this alone, with parameters of zeros, which nothing reads. Where it cannot be asked the launch passes, and is
+    /// judged when the graph is made executable.
     fn captured_launch(&self, function: Raw, shape: Shape, attributes: &mut [u64]) -> i64 {
         let api = &*self.api;
         let Some(layout) = self.shared.layout(function) else {
